@@ -1,0 +1,107 @@
+"""xpu_graph: a pluggable graph compiler for PyTorch.
+
+    torch.compile(model, backend="xpu_graph")
+
+The names below are loaded when they are first used, so that importing the package imports neither
+torch nor any vendor's package (``TORCH_LOGS`` may import it while torch itself is being imported).
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xpu_graph.artifact import SerializableArtifact, SerializableGraphModule
+    from xpu_graph.backend import xpu_graph_backend
+    from xpu_graph.backends import vendor_compiler
+    from xpu_graph.backends.inductor import SerializableCompiledFxGraph
+    from xpu_graph.cache import (
+        CacheKey,
+        XpuGraphCache,
+        XpuGraphLocalCache,
+        XpuGraphMemoryCache,
+        default_cache,
+        no_cache,
+    )
+    from xpu_graph.compiler import XpuGraph
+    from xpu_graph.config import OptLevel, Target, XpuGraphConfig
+    from xpu_graph.debug.report import recent_reports
+    from xpu_graph.errors import (
+        BackendError,
+        BackendUnavailable,
+        CacheError,
+        ConfigError,
+        PassError,
+        XpuGraphError,
+    )
+    from xpu_graph.stage import FxStage, Stage
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "BackendError": "errors",
+    "BackendUnavailable": "errors",
+    "CacheError": "errors",
+    "CacheKey": "cache",
+    "ConfigError": "errors",
+    "FxStage": "stage",
+    "OptLevel": "config",
+    "PassError": "errors",
+    "SerializableArtifact": "artifact",
+    "SerializableCompiledFxGraph": "backends.inductor",
+    "SerializableGraphModule": "artifact",
+    "Stage": "stage",
+    "Target": "config",
+    "XpuGraph": "compiler",
+    "XpuGraphCache": "cache",
+    "XpuGraphConfig": "config",
+    "XpuGraphError": "errors",
+    "XpuGraphLocalCache": "cache",
+    "XpuGraphMemoryCache": "cache",
+    "default_cache": "cache",
+    "no_cache": "cache",
+    "recent_reports": "debug.report",
+    "vendor_compiler": "backends",
+    "xpu_graph_backend": "backend",
+}
+"""Public name -> the module it lives in."""
+
+__all__ = [
+    "BackendError",
+    "BackendUnavailable",
+    "CacheError",
+    "CacheKey",
+    "ConfigError",
+    "FxStage",
+    "OptLevel",
+    "PassError",
+    "SerializableArtifact",
+    "SerializableCompiledFxGraph",
+    "SerializableGraphModule",
+    "Stage",
+    "Target",
+    "XpuGraph",
+    "XpuGraphCache",
+    "XpuGraphConfig",
+    "XpuGraphError",
+    "XpuGraphLocalCache",
+    "XpuGraphMemoryCache",
+    "default_cache",
+    "no_cache",
+    "recent_reports",
+    "vendor_compiler",
+    "xpu_graph_backend",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,152 @@
+"""Vendor compilers, one module a target, found by name.
+
+A backend is a module with four functions; a package adds one through the entry-point group
+``xpu_graph.backends`` (name: the target, value: the module):
+
+    <target>_compile(gm, fake_inputs, *, is_inference, is_backward, **config)
+        -> a SerializableArtifact, or any callable that takes the inputs and returns the outputs
+    why_not() -> str | None          one sentence: what is missing here; None if nothing is
+    check_options(config) -> None    raises ConfigError; imports no vendor package
+    fingerprint(config) -> str | None
+        what the compiled code depends on beside the graph; None, or NotCacheable with a reason:
+        do not keep it
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from torch import fx
+
+from xpu_graph.artifact import SerializableArtifact
+from xpu_graph.errors import BackendError, BackendUnavailable, NotCacheable
+from xpu_graph.target import Target, plugged_in_targets
+
+SURFACE = ("why_not", "check_options", "fingerprint")
+"""What a backend module offers beside ``<target>_compile``."""
+
+
+class CompiledCallable(SerializableArtifact):
+    """What a vendor returned where it is only a callable: it runs, and cannot be stored.
+
+    Args:
+        function: takes the inputs of the graph, returns the outputs.
+        why: why it cannot be stored.
+    """
+
+    def __init__(
+        self, function: Any, why: str = "the vendor compiler returned a bare callable"
+    ) -> None:
+        self._function = function
+        self._why = why
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> CompiledCallable:
+        return object.__new__(cls)
+
+    def boxed(self, args: list[Any]) -> Any:
+        inputs = tuple(args)
+        args.clear()
+        return self._function(*inputs)
+
+    def members(self) -> dict[str, bytes]:
+        raise NotCacheable(self._why)
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, bytes]) -> CompiledCallable:
+        raise NotCacheable("a bare callable has no stored form")
+
+
+def load_backend(target: Target) -> ModuleType:
+    """The module of a target.
+
+    Raises:
+        BackendUnavailable: this version has no backend for the target, or the package that
+            declared it is not there.
+        BackendError: the module lacks one of the four functions.
+    """
+    name = plugged_in_targets().get(target.value, f"{__name__}.{target.value}")
+    if name.startswith(f"{__name__}.") and importlib.util.find_spec(name) is None:
+        raise BackendUnavailable(f"this version of xpu_graph has no backend for {target!r}")
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        raise BackendUnavailable(
+            f"the backend of {target!r} is declared as module {name!r}, which is not installed"
+        ) from error
+    wanted = (f"{target.value}_compile", *SURFACE)
+    missing = [part for part in wanted if not callable(getattr(module, part, None))]
+    if missing:
+        raise BackendError(f"backend module {name!r} of {target!r} lacks {', '.join(missing)}")
+    return module
+
+
+def check_options(target: Target, config: Mapping[str, Any]) -> None:
+    """Ask a backend whether it takes these options; nothing is asked of a backend that is not here.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    try:
+        backend = load_backend(target)
+    except BackendUnavailable:
+        return
+    backend.check_options(config)
+
+
+def fingerprint(target: Target, config: Mapping[str, Any]) -> str:
+    """What the target's compiled code depends on beside the graph.
+
+    Raises:
+        NotCacheable: the backend gives none.
+    """
+    found = load_backend(target).fingerprint(config)
+    if found is None:
+        raise NotCacheable(f"the backend of {target!r} gives no fingerprint")
+    return str(found)
+
+
+def vendor_compiler(
+    gm: fx.GraphModule,
+    fake_inputs: Sequence[Any],
+    target: Target,
+    *,
+    is_inference: bool,
+    is_backward: bool,
+    **config: Any,
+) -> SerializableArtifact:
+    """Compile a graph with the vendor compiler of a target.
+
+    Args:
+        gm: an ATen graph.
+        fake_inputs: its inputs as fake tensors and SymInts, in placeholder order.
+        target: whose compiler to use.
+        is_inference: whether the graph runs without gradients.
+        is_backward: whether it computes gradients.
+        config: the backend's own options.
+
+    Raises:
+        BackendUnavailable: the target cannot be used here; the message says what is missing.
+        BackendError: the compiler failed, or the backend returned nothing to call.
+    """
+    target = Target(target)
+    backend = load_backend(target)
+    reason = backend.why_not()
+    if reason is not None:
+        raise BackendUnavailable(reason)
+    compile_graph = getattr(backend, f"{target.value}_compile")
+    compiled = compile_graph(
+        gm, fake_inputs, is_inference=is_inference, is_backward=is_backward, **config
+    )
+    if isinstance(compiled, SerializableArtifact):
+        return compiled
+    if not callable(compiled):
+        raise BackendError(
+            f"the backend of {target!r} returned a {type(compiled).__name__}, nothing to call"
+        )
+    return CompiledCallable(compiled)

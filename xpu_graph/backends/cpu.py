@@ -1,0 +1,72 @@
+"""Target ``cpu``: the backend to copy when you write one.
+
+Options (``vendor_compiler_config``):
+
+    compiler    "inductor", the default and for now the only one
+    mode        a mode of Inductor: "default", "reduce-overhead", "max-autotune", ...
+    any name that ``torch._inductor.list_options()`` lists
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from xpu_graph.artifact import SerializableArtifact
+from xpu_graph.backends import inductor
+from xpu_graph.errors import BackendError, ConfigError, unknown_name
+from xpu_graph.torch_compat import cpu_identity
+
+COMPILERS = ("inductor",)
+
+
+def why_not() -> str | None:
+    """What is missing here: Inductor on a CPU needs a C++ compiler to make something new."""
+    return inductor.why_not_cpp()
+
+
+def check_options(config: Mapping[str, Any]) -> None:
+    """Check the options of the target.
+
+    Raises:
+        ConfigError: an option is unknown or has an illegal value.
+    """
+    compiler = config.get("compiler", "inductor")
+    if compiler not in COMPILERS:
+        raise ConfigError(unknown_name("compiler", compiler, COMPILERS, "Target.cpu"))
+    inductor.check_options(_inductor_options(config), "Target.cpu")
+
+
+def fingerprint(config: Mapping[str, Any]) -> str | None:
+    """Inductor's settings and the instruction sets of this CPU."""
+    return f"{inductor.fingerprint(_inductor_options(config))} on {cpu_identity()}"
+
+
+def cpu_compile(
+    gm: fx.GraphModule,
+    fake_inputs: Sequence[Any],
+    *,
+    is_inference: bool,
+    is_backward: bool,
+    **config: Any,
+) -> SerializableArtifact:
+    """Compile a graph whose tensors live on the CPU.
+
+    Raises:
+        BackendError: an input lives elsewhere, or Inductor failed.
+    """
+    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    for name, value in zip(names, fake_inputs, strict=True):
+        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+            raise BackendError(
+                f"input {name!r} is on {value.device}, but Target.cpu compiles for the CPU; "
+                "move the model, or choose the target of that device"
+            )
+    return inductor.inductor_compiler(gm, fake_inputs, **_inductor_options(config))
+
+
+def _inductor_options(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key != "compiler"}

@@ -1,0 +1,174 @@
+"""Inductor, torch's own compiler, as a vendor compiler for the targets that offer it.
+
+The graph goes through ``torch._inductor.standalone_compile``, which brings its own decompositions.
+The artifact carries Inductor's serialised form and the shared libraries of its C++ kernels, so that
+a process that loads it runs no C++ compiler. Inductor's form is a pickle of torch's: loading it
+executes code, and a shared cache is trusted like the program itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import fx
+
+from xpu_graph.artifact import SerializableArtifact
+from xpu_graph.errors import BackendError, CacheError, ConfigError, NotCacheable, unknown_name
+from xpu_graph.torch_compat import (
+    inductor_compile,
+    inductor_deserialize,
+    inductor_settings,
+    kernel_path,
+    recorded_kernels,
+    supplied_kernels,
+)
+
+
+class SerializableCompiledFxGraph(SerializableArtifact):
+    """A graph compiled by Inductor.
+
+    Args:
+        compiled: a function of the graph's inputs.
+        serialize: gives Inductor's serialised form; None where there is none.
+        libraries: content of the kernels' shared libraries, by digest of their source.
+    """
+
+    kind = "inductor"
+
+    def __init__(
+        self,
+        compiled: Callable[..., Any],
+        serialize: Callable[[], bytes] | None,
+        libraries: Mapping[str, bytes],
+    ) -> None:
+        if compiled is self:
+            return
+        self._compiled = compiled
+        self._serialize = serialize
+        self._libraries = dict(libraries)
+
+    def boxed(self, args: list[Any]) -> Any:
+        inputs = tuple(args)
+        args.clear()
+        return self._compiled(*inputs)
+
+    def members(self) -> dict[str, bytes]:
+        if self._serialize is None:
+            raise NotCacheable("Inductor cannot serialise this graph")
+        return {
+            "inductor.bin": self._serialize(),
+            **{f"kernels/{digest}.so": code for digest, code in self._libraries.items()},
+        }
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, bytes]) -> SerializableCompiledFxGraph:
+        if "inductor.bin" not in members:
+            raise CacheError("Inductor's part is missing")
+        data = members["inductor.bin"]
+        libraries = {
+            pathlib.PurePosixPath(name).stem: code
+            for name, code in members.items()
+            if name.startswith("kernels/")
+        }
+        # A loaded library no longer needs its file, so nothing stays behind.
+        with tempfile.TemporaryDirectory(prefix="xpu_graph-") as directory:
+            paths = {}
+            for digest, code in libraries.items():
+                path = os.path.join(directory, f"{digest}.so")
+                pathlib.Path(path).write_bytes(code)
+                paths[digest] = path
+            try:
+                with supplied_kernels(paths):
+                    compiled = inductor_deserialize(data)
+            except Exception as error:  # vendor code: whatever it raises, this entry is of no use
+                raise CacheError(f"Inductor does not load it: {error!r}") from error
+        return cls(compiled, lambda: data, libraries)
+
+
+def inductor_compiler(
+    gm: fx.GraphModule, fake_inputs: Sequence[Any], **options: Any
+) -> SerializableCompiledFxGraph:
+    """Compile a graph with Inductor.
+
+    Args:
+        gm: an ATen graph.
+        fake_inputs: its inputs, in placeholder order.
+        options: ``mode``, and Inductor options by name.
+
+    Raises:
+        BackendError: Inductor failed; its own error is the cause.
+    """
+    try:
+        with recorded_kernels() as loaders:
+            compiled, serialize = inductor_compile(gm, fake_inputs, _patches(options))
+    except Exception as error:  # vendor code may raise anything; it is named and chained, not hidden
+        raise BackendError(f"Inductor failed: {type(error).__name__}: {error}") from error
+    libraries = {
+        digest: pathlib.Path(kernel_path(loader)).read_bytes()
+        for digest, loader in loaders.items()
+    }
+    return SerializableCompiledFxGraph(compiled, serialize, libraries)
+
+
+def check_options(options: Mapping[str, Any], where: str) -> None:
+    """Check ``mode`` and Inductor options by name; values are Inductor's to check.
+
+    Raises:
+        ConfigError: an option or the mode is unknown.
+    """
+    if not options:
+        return
+    from torch._inductor import list_mode_options, list_options
+
+    known = ["compiler", "mode", *list_options()]
+    for key in options:
+        if key not in known:
+            raise ConfigError(unknown_name("vendor option", key, known, where))
+    mode = options.get("mode", "default")
+    modes = list(list_mode_options())
+    if mode not in modes:
+        raise ConfigError(unknown_name("mode", mode, modes, f"Inductor on {where}"))
+
+
+def fingerprint(options: Mapping[str, Any]) -> str:
+    """A digest of the settings Inductor compiles under.
+
+    Raises:
+        NotCacheable: a setting is a function without a ``uuid``.
+    """
+    settings = {**inductor_settings(), **_patches(options)}
+    parts = []
+    for name, value in sorted(settings.items()):
+        if hasattr(value, "uuid"):
+            value = value.uuid()
+            if value is None:
+                raise NotCacheable(f"Inductor's {name} has no uuid")
+        elif callable(value):
+            raise NotCacheable(f"Inductor's {name} is a function, which has no identity")
+        parts.append(f"{name}={value!r}")
+    return "inductor " + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def why_not_cpp() -> str | None:
+    """What Inductor misses to compile C++ here; None for nothing."""
+    wanted = os.environ.get("CXX", "g++")
+    if any(shutil.which(name) for name in (wanted, "g++", "clang++")):
+        return None
+    return f"Inductor compiles C++ for the CPU, and no C++ compiler ({wanted}) is installed here"
+
+
+def _patches(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Inductor configuration by name: the mode's settings, then the ones given."""
+    mode = options.get("mode", "default")
+    given = {key: value for key, value in options.items() if key != "mode"}
+    if mode == "default":
+        return given
+    from torch._inductor import list_mode_options
+
+    return {**list_mode_options(mode), **given}

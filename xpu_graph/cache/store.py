@@ -1,0 +1,149 @@
+"""The interface of a cache store, and the store that keeps nothing.
+
+A store moves bytes: a subclass implements ``_read``, ``_write`` and ``_remove`` and, where several
+processes share it, ``writer``. What a bad entry means is decided here, once: a logged miss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from xpu_graph.artifact import SerializableArtifact, rebuild
+from xpu_graph.cache.key import CacheKey, build_key
+from xpu_graph.config import XpuGraphConfig
+from xpu_graph.container import unpack
+from xpu_graph.errors import CacheError
+from xpu_graph.stage import Stage
+
+log = logging.getLogger(__name__)
+
+
+class XpuGraphCache(ABC):
+    """Keeps artifacts by key.
+
+    Args:
+        secret: key of the HMAC that entries are sealed with; empty for a plain checksum.
+    """
+
+    def __init__(self, secret: bytes = b"") -> None:
+        self._secret = secret
+
+    def cache_key(
+        self,
+        gm: fx.GraphModule,
+        fake_inputs: Sequence[Any],
+        config: XpuGraphConfig,
+        stage: Stage,
+        *,
+        frozen: Mapping[str, torch.Tensor] | None = None,
+        identities: Mapping[str, str] | None = None,
+    ) -> CacheKey:
+        """The key of a graph; see ``key.build_key``."""
+        return build_key(
+            gm, fake_inputs, config, stage, frozen=frozen, identities=identities
+        )
+
+    def save_artifact(
+        self,
+        key: CacheKey | str,
+        value: SerializableArtifact,
+        expire: float | None = None,
+        **facts: Any,
+    ) -> SerializableArtifact:
+        """Keep an artifact.
+
+        Args:
+            key: its key.
+            value: the artifact.
+            expire: seconds after which the entry counts as absent; None for never.
+            facts: plain values that ``load_artifact`` hands to its ``accept``.
+
+        Returns:
+            The artifact to use.
+
+        Raises:
+            NotCacheable: it has no stored form.
+        """
+        digest = str(key)
+        until = None if expire is None else time.time() + expire
+        data = value.convert_to_bytes(self._secret, key=digest, expires=until, **facts)
+        self._write(digest, data)
+        return value
+
+    def load_artifact(
+        self,
+        key: CacheKey | str,
+        accept: Callable[[Mapping[str, Any]], bool] = lambda facts: True,
+    ) -> SerializableArtifact | None:
+        """The artifact kept under a key, or None. A bad entry is removed and logged, never raised.
+
+        Args:
+            key: its key.
+            accept: looks at what was stored beside the artifact; False makes it a miss.
+        """
+        digest = str(key)
+        data = self._read(digest)
+        if data is None:
+            return None
+        try:
+            manifest, members = unpack(data, self._secret)
+            if manifest.get("key") != digest:
+                raise CacheError("the entry was stored under another key")
+            expires = manifest.get("expires")
+            if expires is not None and expires < time.time():
+                raise CacheError("the entry has expired")
+            if not accept(manifest):
+                log.info("cache entry %s does not fit this program's shapes", digest)
+                return None
+            return rebuild(manifest["kind"], members)
+        except CacheError as error:
+            log.warning("cache entry %s is not used: %s", digest, error)
+            self._remove(digest)
+            return None
+
+    def delete_artifact(self, key: CacheKey | str) -> None:
+        """Forget an entry; nothing happens if there is none."""
+        self._remove(str(key))
+
+    @contextlib.contextmanager
+    def writer(self, key: CacheKey | str, wait_s: float) -> Iterator[bool]:
+        """Be the one who compiles a key; gives False where another still is after ``wait_s``."""
+        yield True
+
+    @abstractmethod
+    def _read(self, digest: str) -> bytes | None:
+        """The bytes of an entry, or None."""
+
+    @abstractmethod
+    def _write(self, digest: str, data: bytes) -> None:
+        """Keep the bytes of an entry, all or nothing."""
+
+    @abstractmethod
+    def _remove(self, digest: str) -> None:
+        """Forget an entry."""
+
+
+class XpuGraphNoCache(XpuGraphCache):
+    """Keeps nothing."""
+
+    def _read(self, digest: str) -> bytes | None:
+        return None
+
+    def _write(self, digest: str, data: bytes) -> None:
+        return None
+
+    def _remove(self, digest: str) -> None:
+        return None
+
+
+def no_cache() -> XpuGraphCache:
+    """A cache that keeps nothing."""
+    return XpuGraphNoCache()

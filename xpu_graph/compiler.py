@@ -1,0 +1,252 @@
+"""``XpuGraph``: the story of a compilation, from a Dynamo graph to something to call."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import fx
+
+from xpu_graph import backends, torch_compat
+from xpu_graph.artifact import SerializableArtifact, SerializableGraphModule
+from xpu_graph.cache import CacheKey, XpuGraphCache, default_cache, no_cache
+from xpu_graph.config import XpuGraphConfig, parse_tolerances
+from xpu_graph.debug.dump import Dumper
+from xpu_graph.debug.fuel import Fuel
+from xpu_graph.debug.interceptor import Interceptor
+from xpu_graph.debug.report import KEPT_REPORTS, CompileReport, GraphReport, Recorder, remember
+from xpu_graph.dispatch import dispatch
+from xpu_graph.errors import BackendUnavailable, ConfigError, NotCacheable
+from xpu_graph.frozen import FrozenArtifact
+from xpu_graph.hooks import Hook
+from xpu_graph.passes import DEFAULT_PASSES, Pipeline, split_frozen
+from xpu_graph.runtime import boxed_entry
+from xpu_graph.stage import Stage, Unit
+
+log = logging.getLogger(__name__)
+
+
+class XpuGraph:
+    """A backend for ``torch.compile(backend=...)``.
+
+    Two objects with equal configurations are equal, so that a second one does not make Dynamo
+    compile again. Making one changes nothing outside it.
+
+    Args:
+        config: how to compile; a copy is kept. By default ``XpuGraphConfig()``.
+        cache: where artifacts are kept. By default the local cache, or none where
+            ``config.enable_cache`` is False.
+
+    Raises:
+        ConfigError: a field or a vendor option is not legal.
+    """
+
+    def __init__(
+        self, config: XpuGraphConfig | None = None, cache: XpuGraphCache | None = None
+    ) -> None:
+        if not isinstance(config, (XpuGraphConfig, type(None))):
+            raise ConfigError(f"XpuGraph takes an XpuGraphConfig, not {config!r}")
+        self.config = (config or XpuGraphConfig()).private_copy()
+        if self.config.vendor_compiler_config is not None:
+            backends.check_options(self.config.target, self.config.vendor_compiler_config)
+        if not self.config.enable_cache:
+            cache = no_cache()
+        self.cache = cache if cache is not None else default_cache()
+        self.reports: deque[CompileReport] = deque(maxlen=KEPT_REPORTS)
+        self._pipeline = Pipeline(DEFAULT_PASSES, self.config)
+        self._tolerances = parse_tolerances(self.config.enable_interceptor)
+        self._fuel = Fuel(self.config.fuel) if self.config.fuel is not None else None
+        self._frozen: weakref.WeakSet[FrozenArtifact] = weakref.WeakSet()
+
+    def __call__(
+        self,
+        gm: fx.GraphModule,
+        example_inputs: Sequence[Any],
+        *,
+        mode: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Callable[..., Any]:
+        """Compile a graph for Dynamo; ``mode`` and ``options`` are those of ``torch.compile``."""
+        if mode is not None or options:
+            return self.with_options(mode, options)(gm, example_inputs)
+        report = CompileReport(self.config.target.value)
+        start = time.perf_counter()
+        compiled = dispatch(
+            gm, example_inputs, self.config, lambda unit: self._compile(unit, report)
+        )
+        report.seconds = time.perf_counter() - start
+        self.reports.append(report)
+        remember(report)
+        torch_compat.trace_artifact("xpu_graph_report", lambda: str(report))
+        log.info("%s", report)
+        return compiled
+
+    def with_options(self, mode: str | None, options: Mapping[str, Any] | None) -> XpuGraph:
+        """A backend like this one with some fields changed, as ``torch.compile`` may ask for."""
+        config = self.config.replaced(options or {})
+        if mode is not None:
+            if config.vendor_compiler_config is None:
+                raise ConfigError(
+                    f"mode={mode!r} is the vendor compiler's, and vendor_compiler_config is None"
+                )
+            config = config.replaced(
+                {"vendor_compiler_config": {**config.vendor_compiler_config, "mode": mode}}
+            )
+        derived = XpuGraph(config, self.cache)
+        derived.reports, derived._frozen = self.reports, self._frozen
+        return derived
+
+    def __eq__(self, other: object) -> bool:
+        return self.config == other.config if isinstance(other, XpuGraph) else NotImplemented
+
+    def __hash__(self) -> int:
+        config = self.config
+        return hash((config.target, config.opt_level, config.freeze, config.is_training))
+
+    def __repr__(self) -> str:
+        return f"XpuGraph({self.config!r})"
+
+    def refold(self) -> None:
+        """Compute folded parameters again at the next call.
+
+        Needed only after a change that torch cannot see: ``p.data`` written in place, or memory
+        written through numpy.
+        """
+        for artifact in list(self._frozen):
+            artifact.refold()
+
+    # --- one graph ----------------------------------------------------------------------------
+
+    def _compile(self, unit: Unit, report: CompileReport) -> Callable[[list[Any]], Any]:
+        told = GraphReport(unit.name, unit.stage.value)
+        report.graphs.append(told)
+        told.notes += [f"{name} is not folded: {why}" for name, why in unit.not_frozen.items()]
+        reference = copy.deepcopy(unit.gm) if self._tolerances is not None else None
+        artifact = self._find_or_make(unit, told)
+        if isinstance(artifact, FrozenArtifact):
+            self._frozen.add(artifact)
+        if reference is not None:
+            artifact = Interceptor(artifact, reference, unit.name, self._tolerances or {})
+        return boxed_entry(artifact)
+
+    def _find_or_make(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
+        try:
+            with told.timed("key"):
+                key = self._key(unit)
+        except NotCacheable as reason:
+            told.cache = f"not cacheable: {reason}"
+            return self._make(unit, told)
+        if key is None:
+            return self._make(unit, told)
+        told.key = key.digest
+        found = self._load(key, unit, told)
+        if found is not None:
+            return found
+        with self.cache.writer(key, self.config.cache_wait_s) as may_store:
+            found = self._load(key, unit, told)  # another process may have stored it meanwhile
+            if found is not None:
+                return found
+            told.cache = "miss"
+            inputs = list(unit.fake_inputs)  # freezing changes the unit's own
+            artifact = self._make(unit, told)
+            if may_store:
+                self._store(key, artifact, inputs, told)
+            else:
+                told.notes.append("another process compiles this graph; nothing was stored")
+            return artifact
+
+    def _make(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
+        if unit.stage != Stage.inference:
+            told.notes.append("a training graph runs as AOTAutograd made it, without a vendor")
+            return SerializableGraphModule(unit.gm)
+        with told.timed("passes"):
+            self._pipeline.run(unit, self._hooks(told))
+            split = split_frozen(unit, self.config.fold_limit_bytes)
+        if split is None:
+            return self._lower(unit, told)
+        fold = SerializableGraphModule(split.fold)
+        main = self._lower(split.main, told)
+        return FrozenArtifact(fold, main, split.frozen_inputs, split.kept_inputs)
+
+    def _lower(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
+        options = self.config.vendor_compiler_config
+        if options is None:
+            return SerializableGraphModule(unit.gm)
+        unit.gm.recompile()
+        try:
+            with told.timed("vendor"):
+                return backends.vendor_compiler(
+                    unit.gm,
+                    unit.fake_inputs,
+                    self.config.target,
+                    is_inference=unit.stage == Stage.inference,
+                    is_backward=unit.stage == Stage.backward,
+                    **options,
+                )
+        except BackendUnavailable as reason:
+            if self.config.fallback != "eager":
+                raise
+            log.warning("running without a vendor compiler, as fallback='eager' asks: %s", reason)
+            told.notes.append(f"no vendor compiler: {reason}")
+            graph = SerializableGraphModule(unit.gm)
+            return backends.CompiledCallable(graph, "the vendor compiler was not there")
+
+    # --- the cache ----------------------------------------------------------------------------
+
+    def _key(self, unit: Unit) -> CacheKey | None:
+        if not self.config.enable_cache:
+            return None
+        if unit.stage != Stage.inference:
+            raise NotCacheable("training graphs are not kept yet")
+        if self._fuel is not None:
+            raise NotCacheable("fuel is limited")
+        identities = {"passes": self._pipeline.identity(unit)}
+        if self.config.vendor_compiler_config is not None:
+            identities["vendor"] = backends.fingerprint(
+                self.config.target, self.config.vendor_compiler_config
+            )
+        return self.cache.cache_key(
+            unit.gm,
+            unit.fake_inputs,
+            self.config,
+            unit.stage,
+            frozen=unit.frozen,
+            identities=identities,
+        )
+
+    def _load(self, key: CacheKey, unit: Unit, told: GraphReport) -> SerializableArtifact | None:
+        def fits(facts: Mapping[str, Any]) -> bool:
+            guards = facts.get("guards")
+            return guards is None or torch_compat.evaluate_shape_guards(guards, unit.fake_inputs)
+
+        with told.timed("load"):
+            found = self.cache.load_artifact(key, fits)
+        if found is not None:
+            told.cache = "hit"
+        return found
+
+    def _store(
+        self, key: CacheKey, artifact: SerializableArtifact, inputs: list[Any], told: GraphReport
+    ) -> None:
+        try:
+            with told.timed("store"):
+                guards = torch_compat.shape_guards(inputs)
+                self.cache.save_artifact(key, artifact, guards=guards)
+        except NotCacheable as reason:
+            told.cache = f"not cacheable: {reason}"
+
+    def _hooks(self, told: GraphReport) -> list[Hook]:
+        hooks: list[Hook] = [Recorder(told)]
+        directory = torch_compat.debug_directory()
+        if self.config.dump_graph or self.config.debug:
+            hooks.append(Dumper(self.config.dump_dir or "xpu_graph_dump"))
+        elif directory is not None:
+            hooks.append(Dumper(f"{directory}/xpu_graph"))
+        if self._fuel is not None:
+            hooks.append(self._fuel)
+        return hooks

@@ -1,0 +1,1 @@
+"""What tells people what happened: report, dump, fuel, interceptor, progress. Hooks, not passes."""

@@ -1,0 +1,163 @@
+"""What a compilation did: nodes before and after, what each pass did, where the time went."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from torch import fx
+
+from xpu_graph.hooks import Hook
+from xpu_graph.stage import Unit
+
+if TYPE_CHECKING:
+    from xpu_graph.passes.base import Pass
+
+KEPT_REPORTS = 64
+"""How many compilations ``recent_reports`` remembers."""
+
+
+@dataclass
+class PassRecord:
+    """What one pass did to one graph.
+
+    Attributes:
+        runs: how often it ran.
+        seconds: time spent in it.
+        applied: rewrites it applied.
+        refused: rewrites it refused, by reason.
+    """
+
+    runs: int = 0
+    seconds: float = 0.0
+    applied: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class GraphReport:
+    """What happened to one graph.
+
+    Attributes:
+        name: the graph.
+        stage: where it comes from.
+        before: calls by operator, before the passes.
+        after: the same, after them.
+        passes: what each pass did, by name, in the order they ran.
+        rounds: how often the passes were run.
+        cache: ``"hit"``, ``"miss"``, ``"off"``, or ``"not cacheable: ..."`` with the reason.
+        key: digest of the cache key; "" without one.
+        notes: further sentences for people, such as why a parameter was not folded.
+        seconds: time by step: key, load, passes, vendor, store.
+    """
+
+    name: str
+    stage: str
+    before: Counter[str] = field(default_factory=Counter)
+    after: Counter[str] = field(default_factory=Counter)
+    passes: dict[str, PassRecord] = field(default_factory=dict)
+    rounds: int = 0
+    cache: str = "off"
+    key: str = ""
+    notes: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Add the time of the block to a step."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent = time.perf_counter() - start
+            self.seconds[step] = self.seconds.get(step, 0.0) + spent
+
+    def __str__(self) -> str:
+        lines = [f"{self.name} ({self.stage}), cache: {self.cache}"]
+        if self.before:
+            lines.append(
+                f"  calls: {self.before.total()} -> {self.after.total()} in {self.rounds} rounds"
+            )
+            for name in sorted({*self.before, *self.after}):
+                old, new = self.before[name], self.after[name]
+                change = f"{old:5d} -> {new:5d}" if old != new else f"{old:5d}"
+                lines.append(f"    {name:42s} {change}")
+        for name, record in self.passes.items():
+            lines.append(
+                f"  {name:20s} {record.seconds * 1e3:8.2f} ms, {record.runs} runs, "
+                f"{record.applied} applied, {record.refused.total()} refused"
+            )
+            for reason, times in record.refused.most_common(3):
+                lines.append(f"      refused {times}x: {reason}")
+        lines += [f"  {step:20s} {spent * 1e3:8.2f} ms" for step, spent in self.seconds.items()]
+        lines += [f"  note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+@dataclass
+class CompileReport:
+    """What one call of the backend did; ``str()`` of it is for people.
+
+    Attributes:
+        target: name of the target.
+        graphs: one report a graph, in the order they were compiled.
+        seconds: time of the whole call, dispatch included; a backward graph comes later.
+    """
+
+    target: str
+    graphs: list[GraphReport] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        head = f"xpu_graph for {self.target}: {self.seconds:.3f} s"
+        return "\n".join([head, *map(str, self.graphs)])
+
+
+_RECENT: deque[CompileReport] = deque(maxlen=KEPT_REPORTS)
+
+
+def remember(report: CompileReport) -> None:
+    """Add a report to the recent ones."""
+    _RECENT.append(report)
+
+
+def recent_reports() -> list[CompileReport]:
+    """The reports of the last compilations of this process, oldest first."""
+    return list(_RECENT)
+
+
+def count_calls(gm: fx.GraphModule) -> Counter[str]:
+    """Calls of a graph by operator."""
+    return Counter(str(n.target) for n in gm.graph.nodes if n.op == "call_function")
+
+
+class Recorder(Hook):
+    """Fills a ``GraphReport`` while the pipeline runs."""
+
+    def __init__(self, report: GraphReport) -> None:
+        self._report = report
+        self._started = 0.0
+
+    def pipeline_started(self, unit: Unit) -> None:
+        self._report.before = count_calls(unit.gm)
+
+    def pass_started(self, unit: Unit, pass_: Pass) -> None:
+        self._report.passes.setdefault(pass_.name, PassRecord())
+        self._started = time.perf_counter()
+
+    def pass_finished(self, unit: Unit, pass_: Pass, changed: bool) -> None:
+        record = self._report.passes[pass_.name]
+        record.seconds += time.perf_counter() - self._started
+        record.runs += 1
+
+    def pipeline_finished(self, unit: Unit, rounds: int) -> None:
+        self._report.after = count_calls(unit.gm)
+        self._report.rounds = rounds
+        for name, times in unit.rewriter.firings.items():
+            self._report.passes[name].applied = times
+        for (name, reason), times in unit.rewriter.refusals.items():
+            self._report.passes[name].refused[reason] = times

@@ -1,0 +1,100 @@
+"""From the graph Dynamo hands over to the units that are compiled; all use of AOTAutograd.
+
+AOTAutograd functionalises the program, takes care of aliases and mutations around the graph, and
+differentiates it where gradients are needed. Each graph it makes comes back here as a ``Unit``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from xpu_graph import torch_compat
+from xpu_graph.config import XpuGraphConfig, load_dotted_name
+from xpu_graph.fx import placeholders
+from xpu_graph.stage import Stage, Unit
+
+Compile = Callable[[Unit], Callable[[list[Any]], Any]]
+"""Turns a unit into what AOTAutograd calls: a function of one list, which it empties."""
+
+_numbers = itertools.count()
+
+
+def dispatch(
+    gm: fx.GraphModule, inputs: Sequence[Any], config: XpuGraphConfig, compile_unit: Compile
+) -> Callable[..., Any]:
+    """Compile a Dynamo graph stage by stage.
+
+    Args:
+        gm: the graph of torch-level operators.
+        inputs: its real inputs; SymInts for dynamic sizes.
+        config: for freezing and the partitioner.
+        compile_unit: compiles one graph.
+
+    Returns:
+        A function with the calling convention of ``gm``.
+    """
+    number = next(_numbers)
+    static = [
+        torch_compat.is_static_input(node) or isinstance(value, torch.nn.Parameter)
+        for node, value in zip(placeholders(gm.graph), inputs, strict=True)
+    ]
+
+    def compiler(stage: Stage) -> Callable[[fx.GraphModule, Sequence[Any]], Any]:
+        def compile_graph(graph: fx.GraphModule, fake_inputs: Sequence[Any]) -> Any:
+            unit = Unit(stage, graph, list(fake_inputs), name=f"graph_{number}_{stage.value}")
+            if config.freeze:
+                _freeze(unit, inputs, static, config)
+            return compile_unit(unit)
+
+        return compile_graph
+
+    backend = torch_compat.aot_autograd(
+        fw_compiler=compiler(Stage.forward),
+        bw_compiler=compiler(Stage.backward),
+        inference_compiler=compiler(Stage.inference),
+        partition_fn=_partition_fn(config),
+        keep_inference_input_mutations=True,
+    )
+    return backend(gm, inputs)  # type: ignore[no-any-return]
+
+
+def _freeze(
+    unit: Unit, inputs: Sequence[Any], static: Sequence[bool], config: XpuGraphConfig
+) -> None:
+    """Find the parameters and buffers whose value may be folded, and say why others may not."""
+    if unit.stage != Stage.inference:
+        unit.not_frozen["every parameter"] = "the graph needs gradients"
+        return
+    if not config.folding_freezed_params:
+        unit.not_frozen["every parameter"] = "folding_freezed_params is False"
+        return
+    mutated = torch_compat.mutated_outside()
+    for position, node in enumerate(placeholders(unit.gm.graph)):
+        origin = torch_compat.input_origin(node)
+        if origin is None or not static[origin]:
+            continue
+        tensor = inputs[origin]
+        if not isinstance(tensor, torch.Tensor):
+            continue
+        if tensor.is_inference():
+            unit.not_frozen[node.name] = "an inference tensor has no version counter"
+        elif position in mutated:
+            unit.not_frozen[node.name] = "the model writes to it"
+        else:
+            unit.frozen[node.name] = tensor
+
+
+def _partition_fn(config: XpuGraphConfig) -> Callable[..., Any]:
+    chosen = config.partition_fn
+    if chosen is None or chosen == "DEFAULT":
+        return torch_compat.default_partition  # type: ignore[no-any-return]
+    if chosen == "MINCUT":
+        return torch_compat.min_cut_rematerialization_partition  # type: ignore[no-any-return]
+    if isinstance(chosen, str):
+        return load_dotted_name(chosen, "XpuGraphConfig.partition_fn")  # type: ignore[no-any-return]
+    return chosen

@@ -1,0 +1,59 @@
+"""The errors xpu_graph raises, one family, and the sentence for an unknown name.
+
+Every message names the value that was given, the place it was given at and what would have been
+legal there. Under ``torch.compile`` Dynamo wraps them in ``BackendCompilerFailed``; the original
+is its ``inner_exception``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class XpuGraphError(RuntimeError):
+    """Base of every error that xpu_graph raises on purpose."""
+
+
+class ConfigError(XpuGraphError, ValueError):
+    """A configuration value, option or environment variable is not legal."""
+
+
+class PassError(XpuGraphError):
+    """A pass broke one of the rules of ``passes/README.md``, or failed while it ran."""
+
+
+class BackendError(XpuGraphError):
+    """A vendor compiler failed, or was handed a graph that is not for its device."""
+
+
+class BackendUnavailable(BackendError):
+    """The target cannot be used on this machine; the message is one sentence that says why."""
+
+
+class CacheError(XpuGraphError):
+    """A cache was used in a way that cannot work (never raised for a bad entry: that is a miss)."""
+
+
+class NotCacheable(CacheError):
+    """What was compiled cannot be kept; the message is the reason. Caught by the compiler."""
+
+
+def unknown_name(what: str, given: object, known: Iterable[object], where: str = "") -> str:
+    """One sentence for a name nobody knows.
+
+    Args:
+        what: kind of the name, for example ``"target"``.
+        given: what was given.
+        known: the legal names.
+        where: where it was given, for example ``"XpuGraphConfig"``.
+
+    Returns:
+        A message that names the value, the nearest legal name and all legal names.
+    """
+    names = sorted(str(name) for name in known)
+    near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    place = f" for {where}" if where else ""
+    listed = names if len(names) <= 40 else [*names[:40], f"... ({len(names)} in all)"]
+    return f"unknown {what} {given!r}{place}{hint} Legal: {', '.join(listed) or '(none)'}"

@@ -1,0 +1,114 @@
+"""The artifact of a graph with frozen parameters: a part that runs once, and the rest.
+
+    fold(frozen inputs) -> constants        main(kept inputs, constants) -> outputs
+
+The parameters are still inputs of every call. Before the constants are used again, each frozen input
+is compared with the one they were made from: the object, its version counter and its address. If one
+differs, fold runs again; nothing is compiled again. What torch cannot see is not seen here either:
+writes through ``p.data`` in place, or through a numpy view. ``XpuGraph.refold()`` is for those.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from xpu_graph.artifact import SerializableArtifact, nest, unnest
+from xpu_graph.errors import CacheError
+
+
+class _Folded:
+    """Constants, and the state of the tensors they were made from."""
+
+    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+        # Taken before the fold runs: a write that happens meanwhile then shows as a difference.
+        self.seen = [(weakref.ref(t), t._version, t.data_ptr()) for t in inputs]
+        self.constants: list[Any] = []
+
+    def is_fresh(self, inputs: Sequence[torch.Tensor]) -> bool:
+        for (reference, version, address), tensor in zip(self.seen, inputs, strict=True):
+            if (
+                reference() is not tensor
+                or tensor._version != version
+                or tensor.data_ptr() != address
+            ):
+                return False
+        return True
+
+
+class FrozenArtifact(SerializableArtifact):
+    """Runs ``fold`` when needed and ``main`` always.
+
+    Args:
+        fold: takes the inputs at ``frozen_inputs``, returns the constants.
+        main: takes the inputs at ``kept_inputs``, then the constants.
+        frozen_inputs: positions in the whole graph's inputs.
+        kept_inputs: positions in the whole graph's inputs.
+    """
+
+    kind = "frozen"
+
+    def __init__(
+        self,
+        fold: SerializableArtifact,
+        main: SerializableArtifact,
+        frozen_inputs: Sequence[int],
+        kept_inputs: Sequence[int],
+    ) -> None:
+        self._fold = fold
+        self._main = main
+        self._frozen_inputs = list(frozen_inputs)
+        self._kept_inputs = list(kept_inputs)
+        self._folded: _Folded | None = None
+        self.folds = 0
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> FrozenArtifact:
+        return object.__new__(cls)
+
+    def boxed(self, args: list[Any]) -> Any:
+        frozen = [args[position] for position in self._frozen_inputs]
+        folded = self._folded
+        if folded is None or not folded.is_fresh(frozen):
+            constants = self._run_fold(frozen)
+        else:
+            constants = folded.constants
+        main_args = [args[position] for position in self._kept_inputs]
+        main_args += constants
+        args.clear()
+        return self._main.boxed(main_args)
+
+    def refold(self) -> None:
+        """Forget the constants: the next call computes them again."""
+        self._folded = None
+
+    def _run_fold(self, frozen: list[torch.Tensor]) -> list[Any]:
+        trackable = not any(tensor.is_inference() for tensor in frozen)
+        folded = _Folded(frozen) if trackable else None
+        with torch.no_grad():
+            constants = list(self._fold(*frozen))
+        self.folds += 1
+        if folded is not None:
+            folded.constants = constants
+        self._folded = folded
+        return constants
+
+    def members(self) -> dict[str, bytes]:
+        positions = {"frozen_inputs": self._frozen_inputs, "kept_inputs": self._kept_inputs}
+        return {
+            "frozen.json": json.dumps(positions).encode(),
+            **nest("fold", self._fold),
+            **nest("main", self._main),
+        }
+
+    @classmethod
+    def from_members(cls, members: Mapping[str, bytes]) -> FrozenArtifact:
+        try:
+            positions = json.loads(members["frozen.json"])
+            frozen, kept = positions["frozen_inputs"], positions["kept_inputs"]
+        except (KeyError, ValueError, TypeError) as error:
+            raise CacheError(f"the stored split cannot be read: {error!r}") from error
+        return cls(unnest("fold", members), unnest("main", members), frozen, kept)

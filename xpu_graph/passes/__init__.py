@@ -1,0 +1,31 @@
+"""Device-independent optimisation: FX in, FX out. The rules are in README.md beside this file."""
+
+from xpu_graph.passes.base import Pass, Phase, RewritePass
+from xpu_graph.passes.canonicalize_views import CanonicalizeViews
+from xpu_graph.passes.constant_folding import ConstantFolding
+from xpu_graph.passes.cse import CommonSubexpressions
+from xpu_graph.passes.dead_code import DeadCode
+from xpu_graph.passes.fold_arithmetic import FoldArithmetic
+from xpu_graph.passes.fold_copies import FoldCopies
+from xpu_graph.passes.freeze import FrozenSplit, split_frozen
+from xpu_graph.passes.pipeline import Pipeline
+
+DEFAULT_PASSES: tuple[type[Pass], ...] = (
+    CanonicalizeViews,
+    CommonSubexpressions,
+    ConstantFolding,
+    DeadCode,
+    FoldArithmetic,
+    FoldCopies,
+)
+"""Every pass that runs by default; the order is theirs to declare, not this tuple's."""
+
+__all__ = [
+    "DEFAULT_PASSES",
+    "FrozenSplit",
+    "Pass",
+    "Phase",
+    "Pipeline",
+    "RewritePass",
+    "split_frozen",
+]

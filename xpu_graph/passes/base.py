@@ -1,0 +1,93 @@
+"""What a pass is.
+
+A pass declares its name, the stages it serves, the level it needs, its phase and what it must run
+after; ``run`` changes the graph through ``unit.rewriter`` and tells the truth about whether it did.
+Most passes are a ``RewritePass``: they look at one node at a time and name the operators they want.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any, ClassVar
+
+from torch import fx
+
+from xpu_graph.config import OptLevel, XpuGraphConfig
+from xpu_graph.stage import Stage, Unit
+
+
+class Phase(IntEnum):
+    """When in a round a pass runs; within a phase, ``after`` and then the name decide."""
+
+    canonicalize = 1
+    simplify = 2
+    fold = 3
+    clean = 4
+
+
+class Pass(ABC):
+    """One transformation. A new object is made for every graph, so it may keep state of its own.
+
+    Attributes:
+        name: the handle for reports, dumps, ``skip_patterns`` and ordering.
+        stages: the stages it may run in.
+        level: the lowest level it runs at.
+        phase: when in a round it runs.
+        after: names of passes of the same phase that must have run before it.
+    """
+
+    name: ClassVar[str]
+    stages: ClassVar[frozenset[Stage]] = frozenset({Stage.inference})
+    level: ClassVar[OptLevel] = OptLevel.level1
+    phase: ClassVar[Phase] = Phase.simplify
+    after: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, config: XpuGraphConfig) -> None:
+        self.config = config
+
+    @classmethod
+    def enabled(cls, config: XpuGraphConfig) -> bool:
+        """Whether a configuration wants this pass at all."""
+        return True
+
+    @abstractmethod
+    def run(self, unit: Unit) -> bool:
+        """Change the graph; return whether it was changed."""
+
+
+class RewritePass(Pass):
+    """A pass that visits nodes one by one, in graph order, and rewrites some of them.
+
+    In the first round it visits every node whose target it names; afterwards only those that were
+    touched since it last ran.
+
+    Attributes:
+        targets: call targets to visit; None for every node.
+    """
+
+    targets: ClassVar[frozenset[Any] | None] = None
+
+    def __init__(self, config: XpuGraphConfig) -> None:
+        super().__init__(config)
+        self._seen_until = 0
+
+    def run(self, unit: Unit) -> bool:
+        rewriter = unit.rewriter
+        before = rewriter.applied
+        seen_until, self._seen_until = self._seen_until, rewriter.clock
+        for node in self.candidates(unit, seen_until):
+            if rewriter.is_alive(node):
+                self.visit(node, unit)
+        return rewriter.applied > before
+
+    def candidates(self, unit: Unit, since: int) -> Iterable[fx.Node]:
+        """The nodes to visit, in graph order."""
+        for node in unit.rewriter.touched_since(since):
+            if self.targets is None or (node.op == "call_function" and node.target in self.targets):
+                yield node
+
+    @abstractmethod
+    def visit(self, node: fx.Node, unit: Unit) -> None:
+        """Rewrite the node through ``unit.rewriter``, refuse it with a reason, or leave it."""

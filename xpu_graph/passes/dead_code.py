@@ -1,0 +1,30 @@
+"""Dead code: what nobody reads goes.
+
+    a = sin(x); b = cos(x); return b    ->    b = cos(x); return b
+
+Left alone: random operators (dropping one would shift the stream that later ones draw from),
+operators that write to memory, effects, assertions, and what binds an unbacked symbol.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xpu_graph.passes.base import Pass, Phase
+from xpu_graph.stage import Stage, Unit
+
+
+class DeadCode(Pass):
+    """Removes unused nodes, from the end of the graph to its start."""
+
+    name = "dead_code"
+    phase = Phase.clean
+    stages: ClassVar[frozenset[Stage]] = frozenset({Stage.inference})
+
+    def run(self, unit: Unit) -> bool:
+        rewriter = unit.rewriter
+        changed = False
+        for node in reversed(unit.gm.graph.nodes):
+            if not node.users and node.op not in ("placeholder", "output"):
+                changed |= rewriter.erase_if_dead(node)
+        return changed

@@ -1,0 +1,109 @@
+"""Arithmetic with a neutral operand.
+
+    x - 0, x * 1, 1 * x, x / 1    ->    x
+    x + 0, 0 + x                  ->    x    for integers
+    x + (-0.0)                    ->    x    for floating point
+
+The neutral operand is a literal, or a tensor made by ``full``, ``zeros``, ``ones`` or
+``scalar_tensor``.
+
+Left alone: ``x + 0.0`` in floating point (``-0.0 + 0.0`` is ``+0.0``), ``x - (-0.0)`` for the same
+reason, complex numbers, ``alpha`` other than 1, division with a rounding mode, ``x * 0`` (NaN and
+infinity), and whatever would change dtype, shape, stride or aliasing; the rewriter checks those.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import fx
+
+from xpu_graph.fx import aten
+from xpu_graph.passes.base import RewritePass
+from xpu_graph.stage import Unit
+
+_ADD = frozenset({aten.add.Tensor, aten.add.Scalar})
+_SUB = frozenset({aten.sub.Tensor, aten.sub.Scalar})
+_MUL = frozenset({aten.mul.Tensor, aten.mul.Scalar})
+_DIV = frozenset({aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor})
+_FILLED = {aten.zeros.default: 0, aten.ones.default: 1}
+
+
+class FoldArithmetic(RewritePass):
+    """Drops additions, subtractions, multiplications and divisions that change nothing."""
+
+    name = "fold_arithmetic"
+    targets = _ADD | _SUB | _MUL | _DIV
+
+    def visit(self, node: fx.Node, unit: Unit) -> None:
+        left, right = node.args[0], node.args[1]
+        pairs = [(left, right)]
+        if node.target in _ADD | _MUL:
+            pairs.append((right, left))
+        for kept, dropped in pairs:
+            if not isinstance(kept, fx.Node):
+                continue
+            scalar = known_scalar(dropped)
+            value = kept.meta.get("val")
+            if scalar is None or not isinstance(value, torch.Tensor):
+                continue
+            if not _is_value(scalar, 1 if node.target in _MUL | _DIV else 0):
+                continue
+            reason = _why_not(node, scalar, value)
+            if reason is not None:
+                unit.rewriter.refuse(reason)
+            elif unit.rewriter.replace(node, kept):
+                return
+
+
+def known_scalar(operand: object) -> bool | int | float | complex | None:
+    """The one number an operand consists of, if it can be read off the graph."""
+    if isinstance(operand, (bool, int, float, complex)):
+        return operand
+    if not isinstance(operand, fx.Node) or operand.op != "call_function":
+        return None
+    if operand.target in _FILLED:
+        filled: object = _FILLED[operand.target]
+    elif operand.target == aten.full.default:
+        filled = operand.args[1]
+    elif operand.target == aten.scalar_tensor.default:
+        filled = operand.args[0]
+    else:
+        return None
+    value = operand.meta.get("val")
+    if not isinstance(filled, (bool, int, float, complex)) or not isinstance(value, torch.Tensor):
+        return None
+    return _as_dtype(filled, value.dtype)
+
+
+def _as_dtype(
+    number: bool | int | float | complex, dtype: torch.dtype
+) -> bool | int | float | complex | None:
+    """The number as a tensor of this dtype holds it: 0.5 in an integer tensor is 0."""
+    try:
+        return torch.tensor(number, dtype=dtype, device="cpu").item()
+    except (RuntimeError, TypeError, OverflowError):
+        return None
+
+
+def _is_value(scalar: bool | int | float | complex, wanted: int) -> bool:
+    return not isinstance(scalar, complex) and scalar == wanted
+
+
+def _why_not(
+    node: fx.Node, scalar: bool | int | float | complex, value: torch.Tensor
+) -> str | None:
+    if value.dtype.is_complex:
+        return "complex arithmetic may change the sign of a zero"
+    alpha = node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1)
+    if alpha != 1:
+        return "alpha is not 1"
+    if not value.dtype.is_floating_point or node.target in _MUL | _DIV:
+        return None
+    negative = isinstance(scalar, float) and math.copysign(1.0, scalar) < 0
+    if node.target in _ADD and not negative:
+        return "-0.0 + 0 is +0.0"
+    if node.target in _SUB and negative:
+        return "-0.0 - (-0.0) is +0.0"
+    return None

@@ -1,0 +1,171 @@
+"""The pipeline: which passes run, in which order, how often, and who watches."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import logging
+from collections.abc import Sequence
+
+import torch
+from torch import fx
+
+from xpu_graph.config import XpuGraphConfig
+from xpu_graph.errors import NotCacheable, PassError, XpuGraphError
+from xpu_graph.hooks import Hook
+from xpu_graph.passes.base import Pass, Phase
+from xpu_graph.passes.rewriter import Rewriter
+from xpu_graph.passes.verify import Verifier
+from xpu_graph.stage import Unit
+
+log = logging.getLogger(__name__)
+
+MAX_ROUNDS = 16
+"""More rounds than any sound set of passes needs; reaching it means two passes undo each other."""
+
+
+class Pipeline:
+    """Runs passes over a unit, in rounds, until none of them finds anything.
+
+    Every pass runs in every round; from the second round on it visits only what was touched.
+
+    Args:
+        passes: the passes to choose from.
+        config: decides which of them run.
+
+    Raises:
+        PassError: two passes have one name, or an ordering constraint cannot be met.
+    """
+
+    def __init__(self, passes: Sequence[type[Pass]], config: XpuGraphConfig) -> None:
+        self._config = config
+        self._passes = [
+            pass_
+            for pass_ in ordered(passes)
+            if pass_.level <= config.opt_level
+            and pass_.name not in config.skip_patterns
+            and pass_.enabled(config)
+        ]
+
+    def passes_for(self, unit: Unit) -> list[type[Pass]]:
+        """The passes that serve the unit's stage, in order."""
+        return [pass_ for pass_ in self._passes if unit.stage in pass_.stages]
+
+    def identity(self, unit: Unit) -> str:
+        """The passes that serve a unit, for a cache key: names in order, and what they are made of.
+
+        Raises:
+            NotCacheable: a pass from outside this package has no source to identify it by.
+        """
+        return "; ".join(_identity(pass_) for pass_ in self.passes_for(unit))
+
+    def run(self, unit: Unit, hooks: Sequence[Hook] = ()) -> int:
+        """Optimise a unit in place.
+
+        Args:
+            unit: the graph; every node must carry its fake value in ``meta["val"]``.
+            hooks: who watches; the verifier that the configuration asks for comes last.
+
+        Returns:
+            How many rounds were run.
+
+        Raises:
+            PassError: a pass failed, broke a rule, or the rounds did not come to an end.
+        """
+        watching = list(hooks)
+        if self._config.verify != "off":
+            watching.append(Verifier(self._config.verify))
+        unit.rewriter = Rewriter(
+            unit, lambda unit, name: all(hook.allow_rewrite(unit, name) for hook in watching)
+        )
+        passes = [pass_(self._config) for pass_ in self.passes_for(unit)]
+        for hook in watching:
+            hook.pipeline_started(unit)
+        rounds = 0
+        done: list[str] = []
+        changed = bool(passes)
+        while changed and rounds < MAX_ROUNDS:
+            rounds += 1
+            changes = [_run_pass(pass_, unit, watching, done) for pass_ in passes]
+            changed = any(changes)
+        if changed:
+            message = f"the passes did not settle in {MAX_ROUNDS} rounds on {unit.name}"
+            if self._config.verify == "each":
+                raise PassError(message)
+            log.warning("%s; the graph so far is used", message)
+        drop_unused_constants(unit.gm)
+        for hook in watching:
+            hook.pipeline_finished(unit, rounds)
+        return rounds
+
+
+def _run_pass(pass_: Pass, unit: Unit, hooks: Sequence[Hook], done: list[str]) -> bool:
+    unit.rewriter.pass_name = pass_.name
+    for hook in hooks:
+        hook.pass_started(unit, pass_)
+    try:
+        changed = pass_.run(unit)
+    except XpuGraphError:
+        raise
+    except Exception as error:
+        before = ", ".join(done) or "nothing"
+        raise PassError(
+            f"pass {pass_.name!r} failed on {unit.name}: {type(error).__name__}: {error} "
+            f"(ran before: {before})"
+        ) from error
+    for hook in hooks:
+        hook.pass_finished(unit, pass_, changed)
+    done.append(pass_.name)
+    return changed
+
+
+def _identity(pass_: type[Pass]) -> str:
+    name = f"{pass_.name}={pass_.__module__}.{pass_.__qualname__}"
+    if pass_.__module__.startswith("xpu_graph."):
+        return name  # the digest of the package covers it
+    try:
+        source = inspect.getsource(inspect.getmodule(pass_) or pass_)
+    except (OSError, TypeError) as error:
+        raise NotCacheable(f"pass {pass_.name!r} has no source") from error
+    return f"{name}@{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+
+
+def ordered(passes: Sequence[type[Pass]]) -> list[type[Pass]]:
+    """Sort passes by phase, then by their ``after`` constraints, then by name.
+
+    Raises:
+        PassError: names repeat, or a constraint names no pass of the same phase, or goes in a circle.
+    """
+    names = [pass_.name for pass_ in passes]
+    repeated = {name for name in names if names.count(name) > 1}
+    if repeated:
+        raise PassError(f"two passes are called {sorted(repeated)}")
+    result: list[type[Pass]] = []
+    for phase in Phase:
+        waiting = sorted((p for p in passes if p.phase == phase), key=lambda p: p.name)
+        here = {pass_.name for pass_ in waiting}
+        for pass_ in waiting:
+            missing = [name for name in pass_.after if name not in here]
+            if missing:
+                raise PassError(
+                    f"pass {pass_.name!r} must run after {missing}, not in phase {phase.name!r}"
+                )
+        while waiting:
+            placed = {pass_.name for pass_ in result}
+            ready = next((p for p in waiting if set(p.after) <= placed), None)
+            if ready is None:
+                raise PassError(f"ordering goes in a circle: {[p.name for p in waiting]}")
+            result.append(ready)
+            waiting.remove(ready)
+    return result
+
+
+def drop_unused_constants(gm: fx.GraphModule) -> None:
+    """Remove the tensors of a module that no node reads any more."""
+    used = {str(node.target) for node in gm.graph.find_nodes(op="get_attr")}
+    for name in [*gm._buffers, *gm._parameters]:
+        if name not in used:
+            delattr(gm, name)
+    for name, value in list(vars(gm).items()):
+        if isinstance(value, torch.Tensor) and name not in used:
+            delattr(gm, name)

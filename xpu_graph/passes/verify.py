@@ -1,0 +1,182 @@
+"""The rules of ``README.md`` as a table of checks, run once or after every pass.
+
+A rule is a name and a function that returns what is wrong, or None. The state a rule compares with
+is taken when the pipeline starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from xpu_graph import fx as graph_facts
+from xpu_graph.errors import PassError
+from xpu_graph.hooks import Hook
+from xpu_graph.passes.base import Pass
+from xpu_graph.stage import Unit
+from xpu_graph.torch_compat import detect_fake_mode, guard_count
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What nobody may change about a graph."""
+
+    inputs: tuple[str, ...]
+    output_values: tuple[Any, ...]
+    output_aliases: tuple[tuple[int, ...], ...]
+    ordered: tuple[str, ...]
+    guards: int
+
+    @classmethod
+    def of(cls, unit: Unit) -> Contract:
+        graph = unit.gm.graph
+        leaves = graph_facts.output_leaves(graph)
+        return cls(
+            inputs=tuple(node.name for node in graph_facts.placeholders(graph)),
+            output_values=tuple(leaf.meta.get("val") for leaf in leaves),
+            output_aliases=_alias_classes(graph, leaves),
+            ordered=tuple(str(n.target) for n in graph.nodes if graph_facts.is_ordered(n)),
+            guards=guard_count(unit.fake_inputs),
+        )
+
+
+def _alias_classes(graph: fx.Graph, leaves: list[fx.Node]) -> tuple[tuple[int, ...], ...]:
+    """For every output tensor, the position of the first input or output on its storage."""
+    first: dict[int | None, int] = {}
+    position = 0
+    classes = []
+    for node in [*graph_facts.placeholders(graph), *leaves]:
+        storages = graph_facts.storages_of(node)
+        classes.append(tuple(first.setdefault(storage, position) for storage in storages))
+        position += 1
+    return tuple(classes)
+
+
+def _is_well_formed(unit: Unit, contract: Contract) -> str | None:
+    try:
+        unit.gm.graph.lint()
+    except RuntimeError as error:
+        return str(error)
+    return None
+
+
+def _has_inputs(unit: Unit, contract: Contract) -> str | None:
+    names = tuple(node.name for node in graph_facts.placeholders(unit.gm.graph))
+    return None if names == contract.inputs else f"inputs {contract.inputs} became {names}"
+
+
+def _has_outputs(unit: Unit, contract: Contract) -> str | None:
+    leaves = graph_facts.output_leaves(unit.gm.graph)
+    if len(leaves) != len(contract.output_values):
+        return f"{len(contract.output_values)} outputs became {len(leaves)}"
+    for position, (leaf, old) in enumerate(zip(leaves, contract.output_values, strict=True)):
+        difference = graph_facts.value_difference(old, leaf.meta.get("val"))
+        if difference:
+            return f"output {position}: {difference}"
+    return None
+
+
+def _has_aliases(unit: Unit, contract: Contract) -> str | None:
+    graph = unit.gm.graph
+    classes = _alias_classes(graph, graph_facts.output_leaves(graph))
+    if classes != contract.output_aliases:
+        return f"memory shared by inputs and outputs: {contract.output_aliases} became {classes}"
+    return None
+
+
+def _keeps_order(unit: Unit, contract: Contract) -> str | None:
+    ordered = tuple(str(n.target) for n in unit.gm.graph.nodes if graph_facts.is_ordered(n))
+    if ordered != contract.ordered:
+        return f"random, mutating or effectful operators {contract.ordered} became {ordered}"
+    return None
+
+
+def _adds_no_guard(unit: Unit, contract: Contract) -> str | None:
+    guards = guard_count(unit.fake_inputs)
+    return None if guards == contract.guards else f"{guards - contract.guards} guards were added"
+
+
+def _has_true_values(unit: Unit, contract: Contract) -> str | None:
+    """Every fake value is what the operator gives on its arguments' fake values."""
+    mode = detect_fake_mode([node.meta.get("val") for node in unit.gm.graph.nodes])
+    for node in unit.gm.graph.nodes:
+        if node.op == "output":
+            continue
+        if "val" not in node.meta:
+            return f"node {node.name} has no fake value"
+        if not isinstance(node.target, torch._ops.OpOverload) or not _is_checkable(node):
+            continue
+        fresh = graph_facts.run_fake(node, mode)
+        difference = graph_facts.value_difference(node.meta["val"], fresh)
+        if difference:
+            return f"the fake value of {node.name} is stale: {difference}"
+    return None
+
+
+def _is_checkable(node: fx.Node) -> bool:
+    """Whether running the operator on fakes again is free of effects and of new symbols."""
+    return graph_facts.is_deterministic(node) and all(
+        graph_facts.is_static(tensor)
+        for used in (node, *node.all_input_nodes)
+        for tensor in graph_facts.tensors_of(used)
+    )
+
+
+RULES: dict[str, Callable[[Unit, Contract], str | None]] = {
+    "the graph is well formed": _is_well_formed,
+    "inputs stay": _has_inputs,
+    "outputs keep dtype, shape, stride and device": _has_outputs,
+    "outputs share memory as before": _has_aliases,
+    "random and effectful operators stay in order": _keeps_order,
+    "no guard is added": _adds_no_guard,
+    "fake values are true": _has_true_values,
+}
+"""Rule -> its check."""
+
+_CHEAP = tuple(name for name in RULES if name != "fake values are true")
+
+
+class Verifier(Hook):
+    """Checks the rules: ``"final"`` once at the end, ``"each"`` after every pass, all of them.
+
+    Raises:
+        PassError: a rule is broken; names the pass, the rule and what is wrong.
+    """
+
+    def __init__(self, mode: str) -> None:
+        self._each = mode == "each"
+        self._contract: Contract | None = None
+        self._text = ""
+
+    def pipeline_started(self, unit: Unit) -> None:
+        self._contract = Contract.of(unit)
+        if self._each:
+            self._check(unit, "the graph that was handed in", tuple(RULES))
+
+    def pass_started(self, unit: Unit, pass_: Pass) -> None:
+        if self._each:
+            self._text = str(unit.gm.graph)
+
+    def pass_finished(self, unit: Unit, pass_: Pass, changed: bool) -> None:
+        if not self._each:
+            return
+        really = str(unit.gm.graph) != self._text
+        if really != changed:
+            did = "changed the graph" if really else "did not change the graph"
+            raise PassError(f"pass {pass_.name!r} reports changed={changed} but {did}")
+        if changed:
+            self._check(unit, f"pass {pass_.name!r}", tuple(RULES))
+
+    def pipeline_finished(self, unit: Unit, rounds: int) -> None:
+        self._check(unit, "the pipeline", _CHEAP)
+
+    def _check(self, unit: Unit, culprit: str, names: tuple[str, ...]) -> None:
+        assert self._contract is not None
+        for name in names:
+            problem = RULES[name](unit, self._contract)
+            if problem is not None:
+                raise PassError(f"{culprit} breaks the rule {name!r} in {unit.name}: {problem}")

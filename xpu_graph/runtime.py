@@ -1,0 +1,23 @@
+"""What AOTAutograd, and through it Dynamo, gets back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xpu_graph.artifact import SerializableArtifact
+
+
+def boxed_entry(artifact: SerializableArtifact) -> Callable[[list[Any]], Any]:
+    """The artifact as a function of one list that says it is one.
+
+    AOTAutograd passes the inputs as a list, without keeping them alive, only to functions that carry
+    the attribute ``_boxed_call``.
+    """
+    entry = artifact.entry()
+
+    def run(args: list[Any]) -> Any:
+        return entry(args)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run

@@ -1,0 +1,316 @@
+"""Every private torch name the project needs; nothing else imports them.
+
+Each entry says what it is for. A torch release that moves one is answered here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+from unittest import mock
+
+import torch
+from functorch.compile import default_partition, min_cut_rematerialization_partition
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext, detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.graph import _BoxedCodeGen
+from torch.utils._python_dispatch import _disable_current_modes
+
+__all__ = [
+    "FakeTensor",
+    "FakeTensorMode",
+    "aot_autograd",
+    "boxed_forward",
+    "debug_directory",
+    "default_partition",
+    "detect_fake_mode",
+    "evaluate_shape_guards",
+    "guard_count",
+    "input_origin",
+    "is_static_input",
+    "min_cut_rematerialization_partition",
+    "mutated_outside",
+    "no_dispatch_modes",
+    "shape_guards",
+    "storage_id",
+    "trace_artifact",
+]
+
+
+def storage_id(tensor: torch.Tensor) -> int | None:
+    """A number for the storage of a tensor, equal for two that share one.
+
+    None for a tensor without a storage of the usual kind (sparse, opaque).
+    """
+    try:
+        return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+def no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
+    """Run on real tensors although a fake or tracing mode is active."""
+    return _disable_current_modes()  # type: ignore[no-any-return]
+
+
+def boxed_forward(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:
+    """The graph as a function of one list, which it empties, so that inputs are freed early."""
+    gm.graph.set_codegen(_BoxedCodeGen())
+    gm.recompile()
+    return gm.forward  # type: ignore[return-value]
+
+
+# --- what dispatch has to know of a graph that Dynamo and AOTAutograd made ------------------------
+
+
+def is_static_input(placeholder: fx.Node) -> bool:
+    """Whether Dynamo lifted this placeholder from a parameter, a buffer or a module attribute."""
+    return "_dynamo_static_input_type" in placeholder.meta.get("tensor_dict", {})
+
+
+def input_origin(placeholder: fx.Node) -> int | None:
+    """Which input of the Dynamo graph an AOT placeholder stands for; None if for none of them."""
+    origin = placeholder.meta.get("desc")
+    index = getattr(origin, "idx", None)
+    return index if type(origin).__name__ == "PlainAOTInput" else None
+
+
+def mutated_outside() -> set[int]:
+    """AOT input positions that the runtime around the graph mutates."""
+    context = TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    if metadata is None:
+        return set()
+    return {
+        position
+        for position, info in enumerate(metadata.input_info)
+        if info.mutates_data or info.mutates_metadata or info.mutates_storage_metadata
+    }
+
+
+# --- symbolic shapes ------------------------------------------------------------------------------
+
+
+def _shape_env(values: Sequence[Any]) -> Any:
+    mode = detect_fake_mode(values)
+    if mode is not None and mode.shape_env is not None:
+        return mode.shape_env
+    context = TracingContext.try_get()
+    return context.fake_mode.shape_env if context is not None and context.fake_mode else None
+
+
+def guard_count(values: Sequence[Any]) -> int:
+    """How many guards the shape environment of these fake values holds."""
+    env = _shape_env(values)
+    return len(env.guards) if env is not None else 0
+
+
+def shape_guards(values: Sequence[Any]) -> str | None:
+    """What must hold of the symbolic inputs, as an expression; None if there is nothing."""
+    env = _shape_env(values)
+    symbols = [value for value in values if isinstance(value, torch.SymInt)]
+    if env is None or not symbols:
+        return None
+    expression = env.produce_guards_expression(placeholders=symbols)
+    return expression if isinstance(expression, str) and expression else None
+
+
+def evaluate_shape_guards(expression: str, values: Sequence[Any]) -> bool:
+    """Whether a stored guard expression holds here; if it does, it becomes a guard of this program.
+
+    Args:
+        expression: what ``shape_guards`` gave when the artifact was made.
+        values: the fake inputs of the graph at hand, in the same order as then.
+    """
+    env = _shape_env(values)
+    symbols = [value for value in values if isinstance(value, torch.SymInt)]
+    if env is None:
+        return False
+    hints = [symbol.node.hint for symbol in symbols]
+    if any(hint is None for hint in hints):
+        return False
+    if not env.evaluate_guards_expression(expression, hints):
+        return False
+    return bool(env.evaluate_guards_expression(expression, symbols))
+
+
+def symbol_ranges(size: torch.SymInt) -> list[tuple[Any, str, str]]:
+    """The free symbols of a size, each with the bounds torch knows, in a fixed order."""
+    known = size.node.shape_env.var_to_range
+    free = sorted(size.node.expr.free_symbols, key=str)
+    return [
+        (s, str(known[s].lower), str(known[s].upper)) if s in known else (s, "", "") for s in free
+    ]
+
+
+@contextlib.contextmanager
+def suppressed_guards(mode: FakeTensorMode) -> Iterator[None]:
+    """Run fake operators again whose questions about sizes were answered when they were traced."""
+    if mode.shape_env is None:
+        yield
+    else:
+        with mode.shape_env.suppress_guards():
+            yield
+
+
+# --- where torch's own tools look -----------------------------------------------------------------
+
+
+def trace_artifact(name: str, payload: Callable[[], str]) -> None:
+    """Add a text to the structured trace (``TORCH_TRACE``); ``payload`` runs only if one is on."""
+    from torch._logging import trace_structured
+
+    trace_structured(
+        "artifact",
+        metadata_fn=lambda: {"name": name, "encoding": "string"},
+        payload_fn=payload,
+    )
+
+
+def debug_directory() -> str | None:
+    """The run's debug directory where ``TORCH_COMPILE_DEBUG=1``, else None."""
+    if os.environ.get("TORCH_COMPILE_DEBUG") != "1":
+        return None
+    from torch._dynamo.utils import get_debug_dir
+
+    return str(get_debug_dir())
+
+
+# --- facts about this process that change what a compiler makes -----------------------------------
+
+
+def process_state() -> dict[str, str]:
+    """Settings of this process that change generated code or the operators chosen."""
+    return {
+        "deterministic": str(torch.are_deterministic_algorithms_enabled()),
+        "deterministic_fill": str(torch.utils.deterministic.fill_uninitialized_memory),  # type: ignore[attr-defined]
+        "default_dtype": str(torch.get_default_dtype()),
+        "matmul_precision": torch.get_float32_matmul_precision(),
+        "threads": str(torch.get_num_threads()),
+        "mkldnn": str(torch.backends.mkldnn.enabled),
+    }
+
+
+def torch_identity() -> str:
+    """The exact build of torch."""
+    return f"{torch.__version__} {torch.version.git_version}"
+
+
+def cpu_identity() -> str:
+    """The instruction sets of this CPU as torch sees them, as a digest with a readable head."""
+    head = torch.backends.cpu.get_cpu_capability()
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+    flags = ",".join(f"{name}={capabilities[name]}" for name in sorted(capabilities))
+    return f"{head} {hashlib.sha256(flags.encode()).hexdigest()[:16]}"
+
+
+# --- Inductor -------------------------------------------------------------------------------------
+
+
+def inductor_compile(
+    gm: fx.GraphModule, fake_inputs: Sequence[Any], options: dict[str, Any]
+) -> tuple[Callable[..., Any], Callable[[], bytes] | None]:
+    """Compile a dispatched graph with Inductor.
+
+    Args:
+        gm: an ATen graph; it is copied.
+        fake_inputs: its inputs, under the fake mode of the tracing context.
+        options: Inductor configuration by name.
+
+    Returns:
+        A function of the graph's inputs, and one that gives its serialised form. The second is None
+        where Inductor cannot serialise what it made.
+    """
+    from torch._inductor import standalone_compile
+
+    settings = {"config_patches": options} if options else {}
+    try:
+        compiled = standalone_compile(
+            gm,
+            list(fake_inputs),
+            dynamic_shapes="from_tracing_context",
+            aot=True,
+            options=settings,
+        )
+    except RuntimeError as error:
+        if "serialize method" not in str(error):
+            raise
+        compiled = standalone_compile(
+            gm, list(fake_inputs), dynamic_shapes="from_tracing_context", options=settings
+        )
+        return compiled, None
+    return compiled, compiled.serialize  # type: ignore[attr-defined]
+
+
+def inductor_deserialize(data: bytes) -> Callable[..., Any]:
+    """The inverse of the second result of ``inductor_compile``; unpickles, so the bytes are trusted."""
+    from torch._inductor.standalone_compile import AOTCompiledArtifact
+
+    return AOTCompiledArtifact.deserialize(data)
+
+
+def _kernel_digest(cache: type, code: str, device: str, args: Any, kwargs: Any) -> str:
+    extra = {name: kwargs.get(name) for name in ("extra_flags", "optimized_code")}
+    text = repr((cache.__name__, code, device, args[1:], extra))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def recorded_kernels() -> Iterator[dict[str, Callable[[], Any]]]:
+    """Record which C++ kernels Inductor loads meanwhile: digest of the source -> its loader."""
+    from torch._inductor.codecache import CppCodeCache
+
+    original = CppCodeCache.__dict__["load_async"].__func__
+    loaders: dict[str, Callable[[], Any]] = {}
+
+    def load_async(
+        cls: type, main_code: str, device_type: str = "cpu", *args: Any, **kwargs: Any
+    ) -> Any:
+        loader = original(cls, main_code, device_type, *args, **kwargs)
+        loaders[_kernel_digest(cls, main_code, device_type, args, kwargs)] = loader
+        return loader
+
+    with mock.patch.object(CppCodeCache, "load_async", classmethod(load_async)):
+        yield loaders
+
+
+def kernel_path(loader: Callable[[], Any]) -> str:
+    """The shared library a recorded loader loads."""
+    library = loader()
+    return str(getattr(library, "__file__", None) or library._name)
+
+
+@contextlib.contextmanager
+def supplied_kernels(paths: Mapping[str, str]) -> Iterator[None]:
+    """Let Inductor load these libraries, by digest of their source, instead of running a compiler.
+
+    Raises:
+        KeyError: from inside, where Inductor wants a kernel that is not among them.
+    """
+    from torch._inductor.codecache import CppCodeCache
+
+    def load_async(
+        cls: Any, main_code: str, device_type: str = "cpu", *args: Any, **kwargs: Any
+    ) -> Any:
+        digest = _kernel_digest(cls, main_code, device_type, args, kwargs)
+        library = cls._load_library(paths[digest], digest)
+        return lambda: library
+
+    with mock.patch.object(CppCodeCache, "load_async", classmethod(load_async)):
+        yield
+
+
+def inductor_settings() -> dict[str, Any]:
+    """The settings of Inductor and AOTAutograd that differ between programs, by name."""
+    from torch._functorch import config as functorch_config
+    from torch._inductor import config as inductor_config
+
+    return {
+        **inductor_config.save_config_portable(),
+        **{f"functorch.{k}": v for k, v in functorch_config.save_config_portable().items()},
+    }
