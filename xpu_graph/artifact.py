@@ -1,8 +1,8 @@
 """What a compilation gives: callable, and storable where its parts are.
 
-An artifact is called with the inputs of its graph and returns the list of its outputs. A hit in the
-cache and a fresh compilation give the same kind of object. A class with a ``kind`` registers itself,
-so that a stored artifact finds its class again; a backend defines its own in its own module.
+An artifact is called with the inputs of its graph and returns the list of its outputs. A cache hit
+and a fresh compilation give the same kind of object. A class with a ``kind`` registers itself, so
+that a stored artifact finds its class again; a backend defines its own in its own module.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from torch import fx
+from typing_extensions import override
 
 from xpu_graph.container import pack, unpack
 from xpu_graph.errors import CacheError
@@ -46,6 +47,7 @@ class SerializableArtifact(ABC):
         if cls.kind and KINDS.setdefault(cls.kind, cls).__qualname__ != cls.__qualname__:
             raise TypeError(f"artifact kind {cls.kind!r} is taken by {KINDS[cls.kind]}")
 
+    @override
     def __new__(cls, artifact: Any = None, *args: Any, **kwargs: Any) -> Self:
         return artifact if isinstance(artifact, cls) else super().__new__(cls)
 
@@ -119,12 +121,15 @@ class SerializableGraphModule(SerializableArtifact):
         self.gm = gm
         self._forward = boxed_forward(gm)
 
+    @override
     def boxed(self, args: list[Any]) -> Any:
         return self._forward(args)
 
+    @override
     def entry(self) -> Callable[[list[Any]], Any]:
         return self._forward
 
+    @override
     def members(self) -> dict[str, bytes]:
         data, tensors = encode_graph(self.gm)
         layouts = {name: layout_of(tensor) for name, tensor in tensors.items()}
@@ -134,14 +139,14 @@ class SerializableGraphModule(SerializableArtifact):
             "constants.safetensors": encode_tensors(spans),
         }
 
+    @override
     @classmethod
     def from_members(cls, members: Mapping[str, bytes]) -> SerializableGraphModule:
         try:
             stored = json.loads(members["graph.json"])
             spans = decode_tensors(members["constants.safetensors"])
             tensors = {
-                name: with_layout(spans[name], layout)
-                for name, layout in stored["layouts"].items()
+                name: with_layout(spans[name], layout) for name, layout in stored["layouts"].items()
             }
             return cls(decode_graph(stored["graph"], tensors))
         except (KeyError, ValueError, TypeError, IndexError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import time
 import weakref
@@ -19,12 +18,20 @@ from xpu_graph.config import XpuGraphConfig, parse_tolerances
 from xpu_graph.debug.dump import Dumper
 from xpu_graph.debug.fuel import Fuel
 from xpu_graph.debug.interceptor import Interceptor
-from xpu_graph.debug.report import KEPT_REPORTS, CompileReport, GraphReport, Recorder, remember
+from xpu_graph.debug.report import (
+    KEPT_REPORTS,
+    CompileReport,
+    GraphReport,
+    Recorder,
+    count_calls,
+    remember,
+)
 from xpu_graph.dispatch import dispatch
 from xpu_graph.errors import BackendUnavailable, ConfigError, NotCacheable
-from xpu_graph.frozen import FrozenArtifact
+from xpu_graph.folded import FoldedArtifact
+from xpu_graph.fx import shallow_copy
 from xpu_graph.hooks import Hook
-from xpu_graph.passes import DEFAULT_PASSES, Pipeline, split_frozen
+from xpu_graph.passes import DEFAULT_PASSES, Pipeline, split_constant_part
 from xpu_graph.runtime import boxed_entry
 from xpu_graph.stage import Stage, Unit
 
@@ -61,7 +68,7 @@ class XpuGraph:
         self._pipeline = Pipeline(DEFAULT_PASSES, self.config)
         self._tolerances = parse_tolerances(self.config.enable_interceptor)
         self._fuel = Fuel(self.config.fuel) if self.config.fuel is not None else None
-        self._frozen: weakref.WeakSet[FrozenArtifact] = weakref.WeakSet()
+        self._frozen: weakref.WeakSet[FoldedArtifact] = weakref.WeakSet()
 
     def __call__(
         self,
@@ -126,9 +133,9 @@ class XpuGraph:
         told = GraphReport(unit.name, unit.stage.value)
         report.graphs.append(told)
         told.notes += [f"{name} is not folded: {why}" for name, why in unit.not_frozen.items()]
-        reference = copy.deepcopy(unit.gm) if self._tolerances is not None else None
+        reference = shallow_copy(unit.gm) if self._tolerances is not None else None
         artifact = self._find_or_make(unit, told)
-        if isinstance(artifact, FrozenArtifact):
+        if isinstance(artifact, FoldedArtifact):
             self._frozen.add(artifact)
         if reference is not None:
             artifact = Interceptor(artifact, reference, unit.name, self._tolerances or {})
@@ -136,7 +143,7 @@ class XpuGraph:
 
     def _find_or_make(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
         try:
-            with told.timed("key"):
+            with told.timed("key"), torch_compat.no_dispatch_modes():
                 key = self._key(unit)
         except NotCacheable as reason:
             told.cache = f"not cacheable: {reason}"
@@ -166,12 +173,16 @@ class XpuGraph:
             return SerializableGraphModule(unit.gm)
         with told.timed("passes"):
             self._pipeline.run(unit, self._hooks(told))
-            split = split_frozen(unit, self.config.fold_limit_bytes)
+            has_vendor = self.config.vendor_compiler_config is not None
+            split = split_constant_part(unit, self.config.fold_limit_bytes, has_vendor)
         if split is None:
             return self._lower(unit, told)
+        calls = count_calls(split.fold).total()
+        if calls:
+            told.notes.append(f"{calls} calls depend on frozen parameters alone and run once")
         fold = SerializableGraphModule(split.fold)
         main = self._lower(split.main, told)
-        return FrozenArtifact(fold, main, split.frozen_inputs, split.kept_inputs)
+        return FoldedArtifact(fold, main, split.frozen_inputs, split.kept_inputs)
 
     def _lower(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
         options = self.config.vendor_compiler_config
@@ -224,7 +235,7 @@ class XpuGraph:
             guards = facts.get("guards")
             return guards is None or torch_compat.evaluate_shape_guards(guards, unit.fake_inputs)
 
-        with told.timed("load"):
+        with told.timed("load"), torch_compat.no_dispatch_modes():
             found = self.cache.load_artifact(key, fits)
         if found is not None:
             told.cache = "hit"
@@ -234,7 +245,7 @@ class XpuGraph:
         self, key: CacheKey, artifact: SerializableArtifact, inputs: list[Any], told: GraphReport
     ) -> None:
         try:
-            with told.timed("store"):
+            with told.timed("store"), torch_compat.no_dispatch_modes():
                 guards = torch_compat.shape_guards(inputs)
                 self.cache.save_artifact(key, artifact, guards=guards)
         except NotCacheable as reason:

@@ -60,7 +60,7 @@ def dispatch(
         partition_fn=_partition_fn(config),
         keep_inference_input_mutations=True,
     )
-    return backend(gm, inputs)  # type: ignore[no-any-return]
+    return backend(gm, inputs)
 
 
 def _freeze(

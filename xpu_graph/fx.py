@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Iterator
 from typing import Any
@@ -196,8 +197,7 @@ def same_size(left: Any, right: Any) -> bool:
 def is_static(tensor: torch.Tensor) -> bool:
     """Whether no size, stride or offset of the tensor is symbolic."""
     return all(
-        isinstance(size, int)
-        for size in (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+        isinstance(size, int) for size in (*tensor.shape, *tensor.stride(), tensor.storage_offset())
     )
 
 
@@ -263,3 +263,8 @@ def inherit_provenance(node: fx.Node, source: fx.Node) -> None:
     for key in PROVENANCE:
         if key in source.meta:
             node.meta[key] = source.meta[key]
+
+
+def shallow_copy(gm: fx.GraphModule) -> fx.GraphModule:
+    """A graph of its own over the same tensors; safe while a fake or tracing mode is active."""
+    return fx.GraphModule(gm, copy.deepcopy(gm.graph))

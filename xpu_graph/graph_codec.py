@@ -142,7 +142,7 @@ def _encode_target(target: Any) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return f"op:{target.namespace}:{target._schema.name.split('::')[1]}:{target._overloadname}"
     if isinstance(target, torch._ops.HigherOrderOperator):
-        return f"hop:{target.name()}"
+        return f"hop:{target.__name__}"
     name = _FUNCTION_NAMES.get(target)
     if name is None:
         raise NotCacheable(f"the graph calls {target!r}, which has no stored form")

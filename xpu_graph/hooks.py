@@ -1,4 +1,4 @@
-"""What may watch the pipeline: timing, dumping, counting, verifying are hooks, never inside a pass."""
+"""What may watch the pipeline: timing, dumping, counting and verifying are not inside passes."""
 
 from __future__ import annotations
 

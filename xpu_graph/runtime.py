@@ -11,8 +11,8 @@ from xpu_graph.artifact import SerializableArtifact
 def boxed_entry(artifact: SerializableArtifact) -> Callable[[list[Any]], Any]:
     """The artifact as a function of one list that says it is one.
 
-    AOTAutograd passes the inputs as a list, without keeping them alive, only to functions that carry
-    the attribute ``_boxed_call``.
+    AOTAutograd passes the inputs as a list, without keeping them alive, only to functions with the
+    attribute ``_boxed_call``.
     """
     entry = artifact.entry()
 

@@ -6,6 +6,7 @@ Each entry says what it is for. A torch release that moves one is answered here 
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,21 +49,21 @@ def storage_id(tensor: torch.Tensor) -> int | None:
     None for a tensor without a storage of the usual kind (sparse, opaque).
     """
     try:
-        return tensor.untyped_storage()._cdata
+        return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):
         return None
 
 
 def no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
     """Run on real tensors although a fake or tracing mode is active."""
-    return _disable_current_modes()  # type: ignore[no-any-return]
+    return _disable_current_modes()
 
 
 def boxed_forward(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:
     """The graph as a function of one list, which it empties, so that inputs are freed early."""
     gm.graph.set_codegen(_BoxedCodeGen())
     gm.recompile()
-    return gm.forward  # type: ignore[return-value]
+    return gm.forward
 
 
 # --- what dispatch has to know of a graph that Dynamo and AOTAutograd made ------------------------
@@ -163,7 +164,7 @@ def suppressed_guards(mode: FakeTensorMode) -> Iterator[None]:
 
 def trace_artifact(name: str, payload: Callable[[], str]) -> None:
     """Add a text to the structured trace (``TORCH_TRACE``); ``payload`` runs only if one is on."""
-    from torch._logging import trace_structured
+    from torch._logging import trace_structured  # type: ignore[attr-defined]
 
     trace_structured(
         "artifact",
@@ -204,7 +205,7 @@ def torch_identity() -> str:
 def cpu_identity() -> str:
     """The instruction sets of this CPU as torch sees them, as a digest with a readable head."""
     head = torch.backends.cpu.get_cpu_capability()
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     flags = ",".join(f"{name}={capabilities[name]}" for name in sorted(capabilities))
     return f"{head} {hashlib.sha256(flags.encode()).hexdigest()[:16]}"
 
@@ -229,26 +230,31 @@ def inductor_compile(
     from torch._inductor import standalone_compile
 
     settings = {"config_patches": options} if options else {}
-    try:
-        compiled = standalone_compile(
-            gm,
-            list(fake_inputs),
+    inputs = list(fake_inputs)
+
+    def compile_copy(aot: bool) -> Any:
+        # Inductor's own copy is a deep one, which fails on real constants under a fake mode.
+        donated = fx.GraphModule(gm, copy.deepcopy(gm.graph))
+        return standalone_compile(
+            donated,
+            inputs,
             dynamic_shapes="from_tracing_context",
-            aot=True,
+            aot=aot,
+            donate_graph_module=True,
             options=settings,
         )
+
+    try:
+        compiled = compile_copy(aot=True)
     except RuntimeError as error:
         if "serialize method" not in str(error):
             raise
-        compiled = standalone_compile(
-            gm, list(fake_inputs), dynamic_shapes="from_tracing_context", options=settings
-        )
-        return compiled, None
-    return compiled, compiled.serialize  # type: ignore[attr-defined]
+        return compile_copy(aot=False), None
+    return compiled, compiled.serialize
 
 
 def inductor_deserialize(data: bytes) -> Callable[..., Any]:
-    """The inverse of the second result of ``inductor_compile``; unpickles, so the bytes are trusted."""
+    """The inverse of the second result of ``inductor_compile``; unpickles, so trust the bytes."""
     from torch._inductor.standalone_compile import AOTCompiledArtifact
 
     return AOTCompiledArtifact.deserialize(data)

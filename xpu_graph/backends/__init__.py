@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from torch import fx
+from typing_extensions import override
 
 from xpu_graph.artifact import SerializableArtifact
 from xpu_graph.errors import BackendError, BackendUnavailable, NotCacheable
@@ -44,17 +45,21 @@ class CompiledCallable(SerializableArtifact):
         self._function = function
         self._why = why
 
+    @override
     def __new__(cls, *args: Any, **kwargs: Any) -> CompiledCallable:
         return object.__new__(cls)
 
+    @override
     def boxed(self, args: list[Any]) -> Any:
         inputs = tuple(args)
         args.clear()
         return self._function(*inputs)
 
+    @override
     def members(self) -> dict[str, bytes]:
         raise NotCacheable(self._why)
 
+    @override
     @classmethod
     def from_members(cls, members: Mapping[str, bytes]) -> CompiledCallable:
         raise NotCacheable("a bare callable has no stored form")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import fx
+from typing_extensions import override
 
 from xpu_graph.artifact import SerializableArtifact
 from xpu_graph.errors import BackendError, CacheError, ConfigError, NotCacheable, unknown_name
@@ -53,11 +54,13 @@ class SerializableCompiledFxGraph(SerializableArtifact):
         self._serialize = serialize
         self._libraries = dict(libraries)
 
+    @override
     def boxed(self, args: list[Any]) -> Any:
         inputs = tuple(args)
         args.clear()
         return self._compiled(*inputs)
 
+    @override
     def members(self) -> dict[str, bytes]:
         if self._serialize is None:
             raise NotCacheable("Inductor cannot serialise this graph")
@@ -66,6 +69,7 @@ class SerializableCompiledFxGraph(SerializableArtifact):
             **{f"kernels/{digest}.so": code for digest, code in self._libraries.items()},
         }
 
+    @override
     @classmethod
     def from_members(cls, members: Mapping[str, bytes]) -> SerializableCompiledFxGraph:
         if "inductor.bin" not in members:
@@ -80,9 +84,9 @@ class SerializableCompiledFxGraph(SerializableArtifact):
         with tempfile.TemporaryDirectory(prefix="xpu_graph-") as directory:
             paths = {}
             for digest, code in libraries.items():
-                path = os.path.join(directory, f"{digest}.so")
-                pathlib.Path(path).write_bytes(code)
-                paths[digest] = path
+                path = pathlib.Path(directory, f"{digest}.so")
+                path.write_bytes(code)
+                paths[digest] = str(path)
             try:
                 with supplied_kernels(paths):
                     compiled = inductor_deserialize(data)
@@ -107,11 +111,12 @@ def inductor_compiler(
     try:
         with recorded_kernels() as loaders:
             compiled, serialize = inductor_compile(gm, fake_inputs, _patches(options))
-    except Exception as error:  # vendor code may raise anything; it is named and chained, not hidden
+    except (
+        Exception
+    ) as error:  # vendor code may raise anything; it is named and chained, not hidden
         raise BackendError(f"Inductor failed: {type(error).__name__}: {error}") from error
     libraries = {
-        digest: pathlib.Path(kernel_path(loader)).read_bytes()
-        for digest, loader in loaders.items()
+        digest: pathlib.Path(kernel_path(loader)).read_bytes() for digest, loader in loaders.items()
     }
     return SerializableCompiledFxGraph(compiled, serialize, libraries)
 
@@ -145,13 +150,12 @@ def fingerprint(options: Mapping[str, Any]) -> str:
     settings = {**inductor_settings(), **_patches(options)}
     parts = []
     for name, value in sorted(settings.items()):
-        if hasattr(value, "uuid"):
-            value = value.uuid()
-            if value is None:
-                raise NotCacheable(f"Inductor's {name} has no uuid")
-        elif callable(value):
+        identity = value.uuid() if hasattr(value, "uuid") else value
+        if identity is None and value is not None:
+            raise NotCacheable(f"Inductor's {name} has no uuid")
+        if callable(identity):
             raise NotCacheable(f"Inductor's {name} is a function, which has no identity")
-        parts.append(f"{name}={value!r}")
+        parts.append(f"{name}={identity!r}")
     return "inductor " + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 

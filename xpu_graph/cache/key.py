@@ -1,7 +1,7 @@
 """The key of an artifact: a list of named factors, each of which changes what is compiled.
 
-A factor that is forgotten is a wrong artifact, so every field of the configuration is listed below,
-either as one that counts or as one that does not, and a test holds the two lists against the fields.
+A factor that is forgotten is a wrong artifact, so every field of the configuration is listed below:
+as one that counts, or as one that does not. A test holds the two lists against the fields.
 A value without an identity makes the graph not cacheable; nothing is guessed.
 """
 

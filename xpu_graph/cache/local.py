@@ -5,8 +5,8 @@
 
 The directory is private (0700), and so are the files (0600). A directory or file that belongs to
 someone else, or that others may write, is not used: whoever writes an entry decides what runs here.
-Files are written under another name and renamed, so a reader sees a whole entry or none. The lock is
-the operating system's (``flock``), which drops it when its holder dies.
+Files are written under another name and renamed, so a reader sees a whole entry or none. The lock
+is the operating system's (``flock``), which drops it when its holder dies.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
+
+from typing_extensions import override
 
 from xpu_graph.cache.key import CacheKey
 from xpu_graph.cache.store import XpuGraphCache
@@ -58,6 +60,7 @@ class XpuGraphLocalCache(XpuGraphCache):
         self._size_limit = size_limit
         self._complained: set[str] = set()
 
+    @override
     @contextlib.contextmanager
     def writer(self, key: CacheKey | str, wait_s: float) -> Iterator[bool]:
         handle = self._lock_file(str(key))
@@ -101,12 +104,12 @@ class XpuGraphLocalCache(XpuGraphCache):
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+            pathlib.Path(temporary).replace(path)
         except OSError as error:
             self._complain(f"cache entry {path} cannot be written: {error}")
             if temporary is not None:
                 with contextlib.suppress(OSError):
-                    os.unlink(temporary)
+                    pathlib.Path(temporary).unlink()
             return
         self._evict()
 
@@ -129,7 +132,7 @@ class XpuGraphLocalCache(XpuGraphCache):
         return not any(self._why_not_private(step) for step in (self.path, directory))
 
     def _why_not_private(self, directory: pathlib.Path) -> str | None:
-        facts = os.stat(directory)
+        facts = directory.stat()
         reason = None
         if facts.st_uid != os.getuid():
             reason = f"it belongs to user {facts.st_uid}"

@@ -47,9 +47,7 @@ class XpuGraphCache(ABC):
         identities: Mapping[str, str] | None = None,
     ) -> CacheKey:
         """The key of a graph; see ``key.build_key``."""
-        return build_key(
-            gm, fake_inputs, config, stage, frozen=frozen, identities=identities
-        )
+        return build_key(gm, fake_inputs, config, stage, frozen=frozen, identities=identities)
 
     def save_artifact(
         self,

@@ -7,6 +7,8 @@ import os
 import pathlib
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from xpu_graph.hooks import Hook
 from xpu_graph.stage import Unit
 
@@ -28,15 +30,18 @@ class Dumper(Hook):
         self._place = self._root
         self._number = 0
 
+    @override
     def pipeline_started(self, unit: Unit) -> None:
         self._place = self._root / f"{next(_graphs):03d}_{unit.name}"
         self._number = 0
         self._write(unit, "before")
 
+    @override
     def pass_finished(self, unit: Unit, pass_: Pass, changed: bool) -> None:
         if changed:
             self._write(unit, pass_.name)
 
+    @override
     def pipeline_finished(self, unit: Unit, rounds: int) -> None:
         self._write(unit, "after")
 

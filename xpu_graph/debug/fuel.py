@@ -1,10 +1,12 @@
 """Fuel: rewriting stops after a number of rewrites, so that a wrong one is found by halving.
 
-    XPUGRAPH_FUEL=0 python serve.py      # right?  then a rewrite is at fault
-    XPUGRAPH_FUEL=40 python serve.py     # still right?  then it is a later one; and so on
+XPUGRAPH_FUEL=0 python serve.py      # right?  then a rewrite is at fault
+XPUGRAPH_FUEL=40 python serve.py     # still right?  then it is a later one; and so on
 """
 
 from __future__ import annotations
+
+from typing_extensions import override
 
 from xpu_graph.hooks import Hook
 from xpu_graph.stage import Unit
@@ -20,6 +22,7 @@ class Fuel(Hook):
     def __init__(self, amount: int) -> None:
         self.left = amount
 
+    @override
     def allow_rewrite(self, unit: Unit, pass_name: str) -> bool:
         if self.left <= 0:
             return False

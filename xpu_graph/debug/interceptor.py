@@ -6,12 +6,12 @@ state; then the compiled one runs, and its results are the ones the caller gets.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import fx
+from typing_extensions import override
 
 from xpu_graph.artifact import SerializableArtifact, SerializableGraphModule
 from xpu_graph.errors import NotCacheable, XpuGraphError
@@ -22,9 +22,9 @@ class Interceptor(SerializableArtifact):
 
     Args:
         artifact: what is checked.
-        reference: the graph it was made from, unchanged.
+        reference: a copy of the graph it was made from.
         name: the graph's name, for the message.
-        tolerances: ``rtol`` and ``atol`` for ``torch.testing.assert_close``; empty for its defaults.
+        tolerances: ``rtol`` and ``atol``; empty for the defaults of ``torch.testing.assert_close``.
 
     Raises:
         XpuGraphError: on a call whose results differ.
@@ -38,14 +38,16 @@ class Interceptor(SerializableArtifact):
         tolerances: Mapping[str, float],
     ) -> None:
         self._artifact = artifact
-        self._reference = SerializableGraphModule(copy.deepcopy(reference))
+        self._reference = SerializableGraphModule(reference)
         self._name = name
-        self._tolerances = dict(tolerances)
+        self._tolerances: dict[str, Any] = dict(tolerances)
         self.compared = 0
 
+    @override
     def __new__(cls, *args: Any, **kwargs: Any) -> Interceptor:
         return object.__new__(cls)
 
+    @override
     def boxed(self, args: list[Any]) -> Any:
         copies = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
         inputs = list(args)
@@ -69,9 +71,11 @@ class Interceptor(SerializableArtifact):
                 f"{what} of {self._name} differs from the graph before the passes: {error}"
             ) from error
 
+    @override
     def members(self) -> dict[str, bytes]:
         raise NotCacheable("an intercepted artifact is for this process only")
 
+    @override
     @classmethod
     def from_members(cls, members: Mapping[str, bytes]) -> Interceptor:
         raise NotCacheable("an intercepted artifact has no stored form")

@@ -32,7 +32,9 @@ def progress(what: str, after_s: float = 1.0, stream: TextIO | None = None) -> I
         rewrite = out.isatty()
         while True:
             seconds = time.monotonic() - start
-            out.write(f"\r  {what} ... {seconds:.0f} s " if rewrite else f"  {what} ... {seconds:.0f} s\n")
+            out.write(
+                f"\r  {what} ... {seconds:.0f} s " if rewrite else f"  {what} ... {seconds:.0f} s\n"
+            )
             out.flush()
             if done.wait(1.0 if rewrite else 10.0):
                 break

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from torch import fx
+from typing_extensions import override
 
 from xpu_graph.hooks import Hook
 from xpu_graph.stage import Unit
@@ -142,18 +143,22 @@ class Recorder(Hook):
         self._report = report
         self._started = 0.0
 
+    @override
     def pipeline_started(self, unit: Unit) -> None:
         self._report.before = count_calls(unit.gm)
 
+    @override
     def pass_started(self, unit: Unit, pass_: Pass) -> None:
         self._report.passes.setdefault(pass_.name, PassRecord())
         self._started = time.perf_counter()
 
+    @override
     def pass_finished(self, unit: Unit, pass_: Pass, changed: bool) -> None:
         record = self._report.passes[pass_.name]
         record.seconds += time.perf_counter() - self._started
         record.runs += 1
 
+    @override
     def pipeline_finished(self, unit: Unit, rounds: int) -> None:
         self._report.after = count_calls(unit.gm)
         self._report.rounds = rounds

@@ -3,11 +3,11 @@
 from xpu_graph.passes.base import Pass, Phase, RewritePass
 from xpu_graph.passes.canonicalize_views import CanonicalizeViews
 from xpu_graph.passes.constant_folding import ConstantFolding
+from xpu_graph.passes.constant_split import ConstantSplit, split_constant_part
 from xpu_graph.passes.cse import CommonSubexpressions
 from xpu_graph.passes.dead_code import DeadCode
 from xpu_graph.passes.fold_arithmetic import FoldArithmetic
 from xpu_graph.passes.fold_copies import FoldCopies
-from xpu_graph.passes.freeze import FrozenSplit, split_frozen
 from xpu_graph.passes.pipeline import Pipeline
 
 DEFAULT_PASSES: tuple[type[Pass], ...] = (
@@ -22,10 +22,10 @@ DEFAULT_PASSES: tuple[type[Pass], ...] = (
 
 __all__ = [
     "DEFAULT_PASSES",
-    "FrozenSplit",
+    "ConstantSplit",
     "Pass",
     "Phase",
     "Pipeline",
     "RewritePass",
-    "split_frozen",
+    "split_constant_part",
 ]

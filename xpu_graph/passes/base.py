@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any, ClassVar
 
 from torch import fx
+from typing_extensions import override
 
 from xpu_graph.config import OptLevel, XpuGraphConfig
 from xpu_graph.stage import Stage, Unit
@@ -73,6 +74,7 @@ class RewritePass(Pass):
         super().__init__(config)
         self._seen_until = 0
 
+    @override
     def run(self, unit: Unit) -> bool:
         rewriter = unit.rewriter
         before = rewriter.applied

@@ -17,11 +17,13 @@ from typing import Any
 
 import torch
 from torch import fx
+from typing_extensions import override
 
 from xpu_graph import fx as graph_facts
 from xpu_graph.fx import aten
 from xpu_graph.passes.base import Phase, RewritePass
 from xpu_graph.stage import Unit
+from xpu_graph.torch_compat import storage_id
 
 _RESHAPES = frozenset({aten.view.default, aten._unsafe_view.default, aten.reshape.default})
 _PERMUTES = frozenset({aten.permute.default, aten.transpose.int, aten.t.default})
@@ -46,6 +48,7 @@ class CanonicalizeViews(RewritePass):
     phase = Phase.canonicalize
     targets = _RESHAPES | _PERMUTES | _OTHER_VIEWS
 
+    @override
     def visit(self, node: fx.Node, unit: Unit) -> None:
         value = node.meta.get("val")
         base = node.args[0]
@@ -78,8 +81,8 @@ def _is_same_tensor(link: fx.Node, value: torch.Tensor) -> bool:
     other = link.meta.get("val")
     return (
         isinstance(other, torch.Tensor)
-        and graph_facts.storage_id(other) is not None
-        and graph_facts.storage_id(other) == graph_facts.storage_id(value)
+        and storage_id(other) is not None
+        and storage_id(other) == storage_id(value)
         and graph_facts.geometry_difference(value, other) is None
     )
 

@@ -3,7 +3,7 @@
     c = tensor([1., 2.]); d = c * 2; return x + d    ->    d = tensor([2., 4.]); return x + d
 
 Only the last constant of a chain is kept. Frozen parameters are not folded here: they stay inputs,
-and ``freeze.py`` moves what depends on them into a graph of its own.
+and ``constant_split.py`` moves what depends on them into a graph of its own.
 
 Left alone: random operators, results that leave the graph (every call must return a fresh tensor),
 symbolic sizes, operators of no argument on their own (a ``full`` is cheaper made than stored), and
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from typing_extensions import override
 
 from xpu_graph.config import XpuGraphConfig
 from xpu_graph.passes.base import Pass, Phase
@@ -33,10 +34,12 @@ class ConstantFolding(Pass):
         super().__init__(config)
         self._seen_until = 0
 
+    @override
     @classmethod
     def enabled(cls, config: XpuGraphConfig) -> bool:
         return config.constant_folding
 
+    @override
     def run(self, unit: Unit) -> bool:
         rewriter = unit.rewriter
         before, seen_until = rewriter.applied, self._seen_until

@@ -98,9 +98,20 @@ def evaluate(node: fx.Node, unit: Unit, known: dict[fx.Node, Any]) -> Any:
             continue
         pending.pop()
         if current.op == "get_attr":
-            known[current] = graph_facts.attribute(unit.gm, str(current.target)).detach()
+            known[current] = graph_facts.attribute(unit.gm, str(current.target))
             continue
         args, kwargs = fx.map_arg((current.args, current.kwargs), known.__getitem__)
         with no_dispatch_modes(), torch.no_grad():
             known[current] = current.target(*args, **kwargs)  # type: ignore[operator]
     return known[node]
+
+
+def drop_unused_constants(gm: fx.GraphModule) -> None:
+    """Remove the tensors of a module that no node reads any more."""
+    used = {str(node.target) for node in gm.graph.find_nodes(op="get_attr")}
+    for name in [*gm._buffers, *gm._parameters]:
+        if name not in used:
+            delattr(gm, name)
+    for name, value in list(vars(gm).items()):
+        if isinstance(value, torch.Tensor) and name not in used:
+            delattr(gm, name)

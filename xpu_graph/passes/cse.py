@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from typing_extensions import override
 
 from xpu_graph import fx as graph_facts
 from xpu_graph.config import XpuGraphConfig
@@ -34,6 +35,7 @@ class CommonSubexpressions(RewritePass):
         super().__init__(config)
         self._known: dict[object, list[fx.Node]] = {}
 
+    @override
     def visit(self, node: fx.Node, unit: Unit) -> None:
         key = _key(node, unit)
         if key is None:
@@ -76,7 +78,10 @@ def _literal(value: Any, unit: Unit, reader: fx.Node) -> object:
     if isinstance(value, complex):
         return ("complex", struct.pack("<dd", value.real, value.imag))
     if isinstance(value, slice):
-        return ("slice", *(_literal(p, unit, reader) for p in (value.start, value.stop, value.step)))
+        return (
+            "slice",
+            *(_literal(p, unit, reader) for p in (value.start, value.stop, value.step)),
+        )
     known = (bool, int, str, type(None), type(...), torch.dtype, torch.device, torch.layout)
     if isinstance(value, (*known, torch.memory_format)):
         return (type(value).__name__, value)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from typing_extensions import override
+
 from xpu_graph.passes.base import Pass, Phase
 from xpu_graph.stage import Stage, Unit
 
@@ -21,6 +23,7 @@ class DeadCode(Pass):
     phase = Phase.clean
     stages: ClassVar[frozenset[Stage]] = frozenset({Stage.inference})
 
+    @override
     def run(self, unit: Unit) -> bool:
         rewriter = unit.rewriter
         changed = False

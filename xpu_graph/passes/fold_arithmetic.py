@@ -18,6 +18,7 @@ import math
 
 import torch
 from torch import fx
+from typing_extensions import override
 
 from xpu_graph.fx import aten
 from xpu_graph.passes.base import RewritePass
@@ -36,6 +37,7 @@ class FoldArithmetic(RewritePass):
     name = "fold_arithmetic"
     targets = _ADD | _SUB | _MUL | _DIV
 
+    @override
     def visit(self, node: fx.Node, unit: Unit) -> None:
         left, right = node.args[0], node.args[1]
         pairs = [(left, right)]

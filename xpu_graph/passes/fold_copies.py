@@ -11,6 +11,7 @@ source is an input or another output, and one whose source is written to: the re
 from __future__ import annotations
 
 from torch import fx
+from typing_extensions import override
 
 from xpu_graph.fx import aten
 from xpu_graph.passes.base import RewritePass
@@ -23,6 +24,7 @@ class FoldCopies(RewritePass):
     name = "fold_copies"
     targets = frozenset({aten.clone.default, aten._to_copy.default, aten.contiguous.default})
 
+    @override
     def visit(self, node: fx.Node, unit: Unit) -> None:
         source = node.args[0]
         if node.kwargs.get("pin_memory"):

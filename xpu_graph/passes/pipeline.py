@@ -7,13 +7,11 @@ import inspect
 import logging
 from collections.abc import Sequence
 
-import torch
-from torch import fx
-
 from xpu_graph.config import XpuGraphConfig
 from xpu_graph.errors import NotCacheable, PassError, XpuGraphError
 from xpu_graph.hooks import Hook
 from xpu_graph.passes.base import Pass, Phase
+from xpu_graph.passes.constants import drop_unused_constants
 from xpu_graph.passes.rewriter import Rewriter
 from xpu_graph.passes.verify import Verifier
 from xpu_graph.stage import Unit
@@ -134,7 +132,7 @@ def ordered(passes: Sequence[type[Pass]]) -> list[type[Pass]]:
     """Sort passes by phase, then by their ``after`` constraints, then by name.
 
     Raises:
-        PassError: names repeat, or a constraint names no pass of the same phase, or goes in a circle.
+        PassError: names repeat, or a constraint goes in a circle or names no pass of the phase.
     """
     names = [pass_.name for pass_ in passes]
     repeated = {name for name in names if names.count(name) > 1}
@@ -158,14 +156,3 @@ def ordered(passes: Sequence[type[Pass]]) -> list[type[Pass]]:
             result.append(ready)
             waiting.remove(ready)
     return result
-
-
-def drop_unused_constants(gm: fx.GraphModule) -> None:
-    """Remove the tensors of a module that no node reads any more."""
-    used = {str(node.target) for node in gm.graph.find_nodes(op="get_attr")}
-    for name in [*gm._buffers, *gm._parameters]:
-        if name not in used:
-            delattr(gm, name)
-    for name, value in list(vars(gm).items()):
-        if isinstance(value, torch.Tensor) and name not in used:
-            delattr(gm, name)

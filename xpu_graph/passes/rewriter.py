@@ -235,9 +235,7 @@ class Rewriter:
         users = list(old.users)
         returned = self._outputs.pop(old, 0)
         if returned:
-            self._storage_returns.subtract(
-                dict.fromkeys(graph_facts.storages_of(old), returned)
-            )
+            self._storage_returns.subtract(dict.fromkeys(graph_facts.storages_of(old), returned))
             self._storage_returns.update(dict.fromkeys(graph_facts.storages_of(new), returned))
             self._outputs[new] += returned
         stale = set(graph_facts.storages_of(old))
@@ -261,9 +259,7 @@ class Rewriter:
             node.meta["val"] = graph_facts.run_fake(node, self.fake_mode)
             if returned:
                 self._storage_returns.subtract(before)
-                self._storage_returns.update(
-                    dict.fromkeys(graph_facts.storages_of(node), returned)
-                )
+                self._storage_returns.update(dict.fromkeys(graph_facts.storages_of(node), returned))
             pending += [user for user in node.users if user.op != "output"]
 
     def _changed(self, *nodes: fx.Node) -> None:

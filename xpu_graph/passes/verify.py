@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from typing_extensions import override
 
 from xpu_graph import fx as graph_facts
 from xpu_graph.errors import PassError
@@ -31,6 +32,7 @@ class Contract:
     ordered: tuple[str, ...]
     guards: int
 
+    @override
     @classmethod
     def of(cls, unit: Unit) -> Contract:
         graph = unit.gm.graph
@@ -47,12 +49,10 @@ class Contract:
 def _alias_classes(graph: fx.Graph, leaves: list[fx.Node]) -> tuple[tuple[int, ...], ...]:
     """For every output tensor, the position of the first input or output on its storage."""
     first: dict[int | None, int] = {}
-    position = 0
     classes = []
-    for node in [*graph_facts.placeholders(graph), *leaves]:
+    for position, node in enumerate([*graph_facts.placeholders(graph), *leaves]):
         storages = graph_facts.storages_of(node)
         classes.append(tuple(first.setdefault(storage, position) for storage in storages))
-        position += 1
     return tuple(classes)
 
 
@@ -152,15 +152,18 @@ class Verifier(Hook):
         self._contract: Contract | None = None
         self._text = ""
 
+    @override
     def pipeline_started(self, unit: Unit) -> None:
         self._contract = Contract.of(unit)
         if self._each:
             self._check(unit, "the graph that was handed in", tuple(RULES))
 
+    @override
     def pass_started(self, unit: Unit, pass_: Pass) -> None:
         if self._each:
             self._text = str(unit.gm.graph)
 
+    @override
     def pass_finished(self, unit: Unit, pass_: Pass, changed: bool) -> None:
         if not self._each:
             return
@@ -171,6 +174,7 @@ class Verifier(Hook):
         if changed:
             self._check(unit, f"pass {pass_.name!r}", tuple(RULES))
 
+    @override
     def pipeline_finished(self, unit: Unit, rounds: int) -> None:
         self._check(unit, "the pipeline", _CHEAP)
 

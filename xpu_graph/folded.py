@@ -1,11 +1,11 @@
-"""The artifact of a graph with frozen parameters: a part that runs once, and the rest.
+"""The artifact of a graph that was split: a part that runs once, and the rest.
 
     fold(frozen inputs) -> constants        main(kept inputs, constants) -> outputs
 
-The parameters are still inputs of every call. Before the constants are used again, each frozen input
-is compared with the one they were made from: the object, its version counter and its address. If one
-differs, fold runs again; nothing is compiled again. What torch cannot see is not seen here either:
-writes through ``p.data`` in place, or through a numpy view. ``XpuGraph.refold()`` is for those.
+The parameters are still inputs of every call. Before the constants are used again, each frozen
+input is compared with the one they were made from: the object, its version counter and its address.
+If one differs, fold runs again; nothing is compiled again. What torch cannot see is not seen here
+either: writes through ``p.data`` in place, or through numpy. ``XpuGraph.refold()`` is for those.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from xpu_graph.artifact import SerializableArtifact, nest, unnest
 from xpu_graph.errors import CacheError
@@ -40,7 +41,7 @@ class _Folded:
         return True
 
 
-class FrozenArtifact(SerializableArtifact):
+class FoldedArtifact(SerializableArtifact):
     """Runs ``fold`` when needed and ``main`` always.
 
     Args:
@@ -50,7 +51,7 @@ class FrozenArtifact(SerializableArtifact):
         kept_inputs: positions in the whole graph's inputs.
     """
 
-    kind = "frozen"
+    kind = "folded"
 
     def __init__(
         self,
@@ -66,9 +67,11 @@ class FrozenArtifact(SerializableArtifact):
         self._folded: _Folded | None = None
         self.folds = 0
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> FrozenArtifact:
+    @override
+    def __new__(cls, *args: Any, **kwargs: Any) -> FoldedArtifact:
         return object.__new__(cls)
 
+    @override
     def boxed(self, args: list[Any]) -> Any:
         frozen = [args[position] for position in self._frozen_inputs]
         folded = self._folded
@@ -96,18 +99,20 @@ class FrozenArtifact(SerializableArtifact):
         self._folded = folded
         return constants
 
+    @override
     def members(self) -> dict[str, bytes]:
         positions = {"frozen_inputs": self._frozen_inputs, "kept_inputs": self._kept_inputs}
         return {
-            "frozen.json": json.dumps(positions).encode(),
+            "split.json": json.dumps(positions).encode(),
             **nest("fold", self._fold),
             **nest("main", self._main),
         }
 
+    @override
     @classmethod
-    def from_members(cls, members: Mapping[str, bytes]) -> FrozenArtifact:
+    def from_members(cls, members: Mapping[str, bytes]) -> FoldedArtifact:
         try:
-            positions = json.loads(members["frozen.json"])
+            positions = json.loads(members["split.json"])
             frozen, kept = positions["frozen_inputs"], positions["kept_inputs"]
         except (KeyError, ValueError, TypeError) as error:
             raise CacheError(f"the stored split cannot be read: {error!r}") from error

@@ -1,0 +1,23 @@
+"""Every test starts without compiled code, with its own caches, and with every rule verified."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _inductor_cache(tmp_path_factory):
+    """One Inductor cache a test process: its kernels are compiled once, and nothing is left."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
+    yield
+    patch.undo()
+
+
+@pytest.fixture(autouse=True)
+def _fresh(tmp_path, monkeypatch):
+    monkeypatch.setenv("XPUGRAPH_CACHE_DIR", str(tmp_path / "xpu_graph_cache"))
+    monkeypatch.setenv("XPUGRAPH_VERIFY", "each")
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
