@@ -32,9 +32,9 @@ class Contract:
     ordered: tuple[str, ...]
     guards: int
 
-    @override
     @classmethod
     def of(cls, unit: Unit) -> Contract:
+        """The contract of a unit as it is now."""
         graph = unit.gm.graph
         leaves = graph_facts.output_leaves(graph)
         return cls(
