@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         BackendUnavailable,
         CacheError,
         ConfigError,
+        NotCacheable,
         PassError,
         XpuGraphError,
     )
@@ -46,6 +47,7 @@ _HOME = {
     "CacheKey": "cache",
     "ConfigError": "errors",
     "FxStage": "stage",
+    "NotCacheable": "errors",
     "OptLevel": "config",
     "PassError": "errors",
     "SerializableArtifact": "artifact",
@@ -74,6 +76,7 @@ __all__ = [
     "CacheKey",
     "ConfigError",
     "FxStage",
+    "NotCacheable",
     "OptLevel",
     "PassError",
     "SerializableArtifact",

@@ -16,7 +16,7 @@ from torch import fx
 from typing_extensions import override
 
 from xpu_graph.container import pack, unpack
-from xpu_graph.errors import CacheError
+from xpu_graph.errors import CacheError, NotCacheable
 from xpu_graph.graph_codec import canonical_text, decode_graph, encode_graph
 from xpu_graph.tensor_codec import (
     decode_tensors,
@@ -81,7 +81,13 @@ class SerializableArtifact(ABC):
         return self.boxed
 
     def convert_to_bytes(self, secret: bytes = b"", **facts: Any) -> bytes:
-        """The stored form, sealed; see ``container.pack``."""
+        """The stored form, sealed; see ``container.pack``.
+
+        Raises:
+            NotCacheable: it has no stored form.
+        """
+        if not self.kind:
+            raise NotCacheable(f"{type(self).__name__} sets no kind, so nobody could load it")
         return pack(self.kind, self.members(), secret, **facts)
 
     @staticmethod
@@ -149,12 +155,20 @@ class SerializableGraphModule(SerializableArtifact):
                 name: with_layout(spans[name], layout) for name, layout in stored["layouts"].items()
             }
             return cls(decode_graph(stored["graph"], tensors))
-        except (KeyError, ValueError, TypeError, IndexError) as error:
+        except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+            if isinstance(error, CacheError):
+                raise
             raise CacheError(f"the stored graph cannot be read: {error!r}") from error
 
 
 def nest(prefix: str, artifact: SerializableArtifact) -> dict[str, bytes]:
-    """The parts of an artifact as a group among the parts of another."""
+    """The parts of an artifact as a group among the parts of another.
+
+    Raises:
+        NotCacheable: the artifact has no stored form.
+    """
+    if not artifact.kind:
+        raise NotCacheable(f"{type(artifact).__name__} sets no kind, so nobody could load it")
     parts = {f"{prefix}/{name}": content for name, content in artifact.members().items()}
     return {f"{prefix}.kind": artifact.kind.encode(), **parts}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import torch
 from torch import fx
 
+from xpu_graph.cache.local import default_cache_path
 from xpu_graph.compiler import XpuGraph
 from xpu_graph.config import OptLevel, Target, XpuGraphConfig
-from xpu_graph.errors import BackendError
+from xpu_graph.errors import BackendError, ConfigError
+from xpu_graph.target import known_targets
 
 
 class AutoBackend:
@@ -23,7 +26,7 @@ class AutoBackend:
     """
 
     def __init__(self) -> None:
-        self._backends: dict[Target, XpuGraph] = {}
+        self._made: dict[tuple[XpuGraph, pathlib.Path], XpuGraph] = {}
         self._lock = threading.Lock()
 
     def __call__(
@@ -41,46 +44,65 @@ class AutoBackend:
             BackendError: the inputs are on devices of two targets.
         """
         given = dict(options or {})
-        target = Target(given["target"]) if "target" in given else _target_of(example_inputs)
-        return self.for_target(target)(gm, example_inputs, mode=mode, options=given)
+        target = Target(given["target"]) if "target" in given else _target_of(gm, example_inputs)
+        return self._backend(target, mode, given)(gm, example_inputs)
 
-    def for_target(self, target: Target) -> XpuGraph:
+    def for_target(self, target: Target | str) -> XpuGraph:
         """The backend object that serves a target with no further options."""
+        return self._backend(Target(target), None, {})
+
+    def refold(self) -> None:
+        """Compute folded parameters again at the next call; see ``XpuGraph.refold``."""
         with self._lock:
-            if target not in self._backends:
-                config = XpuGraphConfig(
-                    target=target, opt_level=OptLevel.level2, vendor_compiler_config={}
-                )
-                self._backends[target] = XpuGraph(config)
-            return self._backends[target]
+            made = list(self._made.values())
+        for backend in made:
+            backend.refold()
 
     def reset(self) -> None:
         """Forget what was made; ``torch.compiler.reset()`` calls it."""
         with self._lock:
-            self._backends.clear()
+            self._made.clear()
+
+    def _backend(self, target: Target, mode: str | None, options: dict[str, Any]) -> XpuGraph:
+        """One object for one configuration and cache, as the environment has them now."""
+        config = XpuGraphConfig(target=target, opt_level=OptLevel.level2, vendor_compiler_config={})
+        backend = XpuGraph(config)
+        if mode is not None or options:
+            backend = backend.with_options(mode, options)
+        with self._lock:
+            return self._made.setdefault((backend, default_cache_path()), backend)
 
 
-def _target_of(inputs: Sequence[Any]) -> Target:
-    """The target that the inputs' devices stand for; a graph without tensors is for the CPU."""
-    where: dict[str, int] = {}
+def _target_of(gm: fx.GraphModule, inputs: Sequence[Any]) -> Target:
+    """The target that the inputs' devices stand for; without inputs, those of the graph's tensors.
+
+    A graph without any tensor is for the CPU.
+    """
+    where: dict[str, str] = {}
     for position, value in enumerate(inputs):
         if isinstance(value, torch.Tensor):
-            where.setdefault(value.device.type, position)
+            where.setdefault(value.device.type, f"input {position}")
+    if not where:
+        for node in gm.graph.nodes:
+            value = node.meta.get("example_value")
+            if isinstance(value, torch.Tensor):
+                where.setdefault(value.device.type, f"the result of {node.name!r}")
     if len(where) > 1:
         where.pop("cpu", None)  # a device graph may take numbers and indices from the CPU
+    if len(where) > 1:
+        places = ", ".join(f"{what} on {name}" for name, what in where.items())
+        raise BackendError(f"the graph is on devices of several targets: {places}")
     if not where:
         return Target.cpu
-    if len(where) > 1:
-        places = ", ".join(f"input {position} on {name}" for name, position in where.items())
-        raise BackendError(f"the inputs are on devices of several targets: {places}")
-    (device,) = where
-    known = [target.value for target in Target if target != Target.none]
-    if device not in known:
+    ((device, what),) = where.items()
+    try:
+        return Target(device)
+    except ConfigError as error:
         raise BackendError(
-            f"input {where[device]} is on device {device!r}, for which there is no target; "
-            f"there are {', '.join(known)}. options={{'target': 'none'}} optimises without one"
-        )
-    return Target(device)
+            f"{what} is on device {device!r}, for which there is no target; "
+            f"there are {', '.join(known_targets())}. "
+            "options={'target': 'none'} optimises without one"
+        ) from error
 
 
 xpu_graph_backend = AutoBackend()

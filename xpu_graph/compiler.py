@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import logging
+import threading
 import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import fx
@@ -15,27 +18,33 @@ from xpu_graph import backends, torch_compat
 from xpu_graph.artifact import SerializableArtifact, SerializableGraphModule
 from xpu_graph.cache import CacheKey, XpuGraphCache, default_cache, no_cache
 from xpu_graph.config import XpuGraphConfig, parse_tolerances
-from xpu_graph.debug.dump import Dumper
 from xpu_graph.debug.fuel import Fuel
 from xpu_graph.debug.interceptor import Interceptor
+from xpu_graph.debug.logs import configure_logs
 from xpu_graph.debug.report import (
     KEPT_REPORTS,
     CompileReport,
     GraphReport,
-    Recorder,
     count_calls,
     remember,
 )
+from xpu_graph.debug.watchers import watchers
 from xpu_graph.dispatch import dispatch
-from xpu_graph.errors import BackendUnavailable, ConfigError, NotCacheable
+from xpu_graph.errors import (
+    BackendError,
+    BackendUnavailable,
+    ConfigError,
+    NotCacheable,
+    XpuGraphError,
+)
 from xpu_graph.folded import FoldedArtifact
 from xpu_graph.fx import shallow_copy
-from xpu_graph.hooks import Hook
 from xpu_graph.passes import DEFAULT_PASSES, Pipeline, split_constant_part
 from xpu_graph.runtime import boxed_entry
 from xpu_graph.stage import Stage, Unit
 
 log = logging.getLogger(__name__)
+configure_logs()
 
 
 class XpuGraph:
@@ -48,6 +57,12 @@ class XpuGraph:
         config: how to compile; a copy is kept. By default ``XpuGraphConfig()``.
         cache: where artifacts are kept. By default the local cache, or none where
             ``config.enable_cache`` is False.
+
+    Attributes:
+        config: the copy.
+        cache: where artifacts are kept.
+        reports: what the last compilations did, those with ``options`` included.
+        counts: ``"eager fallback"``: graphs that ran without their vendor compiler.
 
     Raises:
         ConfigError: a field or a vendor option is not legal.
@@ -65,10 +80,12 @@ class XpuGraph:
             cache = no_cache()
         self.cache = cache if cache is not None else default_cache()
         self.reports: deque[CompileReport] = deque(maxlen=KEPT_REPORTS)
+        self.counts: Counter[str] = Counter()
         self._pipeline = Pipeline(DEFAULT_PASSES, self.config)
         self._tolerances = parse_tolerances(self.config.enable_interceptor)
         self._fuel = Fuel(self.config.fuel) if self.config.fuel is not None else None
         self._frozen: weakref.WeakSet[FoldedArtifact] = weakref.WeakSet()
+        self._derived: deque[tuple[Any, XpuGraph]] = deque(maxlen=16)
 
     def __call__(
         self,
@@ -94,8 +111,20 @@ class XpuGraph:
         return compiled
 
     def with_options(self, mode: str | None, options: Mapping[str, Any] | None) -> XpuGraph:
-        """A backend like this one with some fields changed, as ``torch.compile`` may ask for."""
-        config = self.config.replaced(options or {})
+        """A backend like this one with some fields changed, as ``torch.compile`` may ask for.
+
+        The same one each time, so that all graphs of a program share its fuel.
+        """
+        asked = (mode, copy.deepcopy(dict(options or {})))
+        with _lock:
+            found = next((backend for key, backend in self._derived if key == asked), None)
+            if found is None:
+                found = self._derive(*asked)
+                self._derived.append((asked, found))
+            return found
+
+    def _derive(self, mode: str | None, options: Mapping[str, Any]) -> XpuGraph:
+        config = self.config.replaced(options)
         if mode is not None:
             if config.vendor_compiler_config is None:
                 raise ConfigError(
@@ -105,7 +134,8 @@ class XpuGraph:
                 {"vendor_compiler_config": {**config.vendor_compiler_config, "mode": mode}}
             )
         derived = XpuGraph(config, self.cache)
-        derived.reports, derived._frozen = self.reports, self._frozen
+        derived.reports, derived.counts = self.reports, self.counts
+        derived._frozen = self._frozen
         return derived
 
     def __eq__(self, other: object) -> bool:
@@ -117,6 +147,9 @@ class XpuGraph:
 
     def __repr__(self) -> str:
         return f"XpuGraph({self.config!r})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> XpuGraph:
+        return XpuGraph(self.config, self.cache)
 
     def refold(self) -> None:
         """Compute folded parameters again at the next call.
@@ -134,7 +167,8 @@ class XpuGraph:
         report.graphs.append(told)
         told.notes += [f"{name} is not folded: {why}" for name, why in unit.not_frozen.items()]
         reference = shallow_copy(unit.gm) if self._tolerances is not None else None
-        artifact = self._find_or_make(unit, told)
+        with _errors_of(f"compiling {unit.name}", XpuGraphError):
+            artifact = self._find_or_make(unit, told)
         if isinstance(artifact, FoldedArtifact):
             self._frozen.add(artifact)
         if reference is not None:
@@ -145,7 +179,7 @@ class XpuGraph:
         try:
             with told.timed("key"), torch_compat.no_dispatch_modes():
                 key = self._key(unit)
-        except NotCacheable as reason:
+        except (NotCacheable, BackendUnavailable) as reason:
             told.cache = f"not cacheable: {reason}"
             return self._make(unit, told)
         if key is None:
@@ -172,7 +206,7 @@ class XpuGraph:
             told.notes.append("a training graph runs as AOTAutograd made it, without a vendor")
             return SerializableGraphModule(unit.gm)
         with told.timed("passes"):
-            self._pipeline.run(unit, self._hooks(told))
+            self._pipeline.run(unit, watchers(self.config, told, self._fuel))
             has_vendor = self.config.vendor_compiler_config is not None
             split = split_constant_part(unit, self.config.fold_limit_bytes, has_vendor)
         if split is None:
@@ -185,16 +219,19 @@ class XpuGraph:
         return FoldedArtifact(fold, main, split.frozen_inputs, split.kept_inputs)
 
     def _lower(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
-        options = self.config.vendor_compiler_config
+        target, options = self.config.target, self.config.vendor_compiler_config
         if options is None:
             return SerializableGraphModule(unit.gm)
         unit.gm.recompile()
         try:
-            with told.timed("vendor"):
+            with (
+                told.timed("vendor"),
+                _errors_of(f"the vendor compiler of {target!r}", BackendError),
+            ):
                 return backends.vendor_compiler(
                     unit.gm,
                     unit.fake_inputs,
-                    self.config.target,
+                    target,
                     is_inference=unit.stage == Stage.inference,
                     is_backward=unit.stage == Stage.backward,
                     **options,
@@ -202,10 +239,17 @@ class XpuGraph:
         except BackendUnavailable as reason:
             if self.config.fallback != "eager":
                 raise
-            log.warning("running without a vendor compiler, as fallback='eager' asks: %s", reason)
+            self._count_fallback(reason)
             told.notes.append(f"no vendor compiler: {reason}")
             graph = SerializableGraphModule(unit.gm)
             return backends.CompiledCallable(graph, "the vendor compiler was not there")
+
+    def _count_fallback(self, reason: BackendUnavailable) -> None:
+        with _lock:
+            self.counts["eager fallback"] += 1
+            first = self.counts["eager fallback"] == 1
+        if first:
+            log.warning("running without a vendor compiler, as fallback='eager' asks: %s", reason)
 
     # --- the cache ----------------------------------------------------------------------------
 
@@ -251,13 +295,17 @@ class XpuGraph:
         except NotCacheable as reason:
             told.cache = f"not cacheable: {reason}"
 
-    def _hooks(self, told: GraphReport) -> list[Hook]:
-        hooks: list[Hook] = [Recorder(told)]
-        directory = torch_compat.debug_directory()
-        if self.config.dump_graph or self.config.debug:
-            hooks.append(Dumper(self.config.dump_dir or "xpu_graph_dump"))
-        elif directory is not None:
-            hooks.append(Dumper(f"{directory}/xpu_graph"))
-        if self._fuel is not None:
-            hooks.append(self._fuel)
-        return hooks
+
+_lock = threading.Lock()
+"""Held while counts and derived backends change; never while compiling."""
+
+
+@contextlib.contextmanager
+def _errors_of(what: str, kind: type[XpuGraphError]) -> Iterator[None]:
+    """Name and chain what is raised inside; Dynamo takes an IndexError, among others, for its own."""
+    try:
+        yield
+    except XpuGraphError:
+        raise
+    except Exception as error:
+        raise kind(f"{what} failed: {type(error).__name__}: {error}") from error

@@ -63,12 +63,19 @@ def unpack(data: bytes, secret: bytes = b"") -> tuple[dict[str, Any], dict[str, 
         raise CacheError("the checksum is wrong (damaged, cut short, or sealed with another key)")
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise CacheError("the archive is compressed, which this package never does")
             manifest = json.loads(archive.read("manifest.json"))
-            members = {name: archive.read(name) for name in manifest["members"]}
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
-        raise CacheError(f"the archive cannot be read: {error}") from error
+            if not isinstance(manifest["kind"], str):
+                raise CacheError("the manifest names no kind")
+            checks = dict(manifest["members"])
+            members = {name: archive.read(name) for name in checks}
+    except (zipfile.BadZipFile, LookupError, ValueError, TypeError, RuntimeError, EOFError) as error:
+        if isinstance(error, CacheError):
+            raise
+        raise CacheError(f"the archive cannot be read: {error!r}") from error
     for name, content in members.items():
-        if hashlib.sha256(content).hexdigest() != manifest["members"][name]:
+        if hashlib.sha256(content).hexdigest() != checks[name]:
             raise CacheError(f"the checksum of {name!r} is wrong")
     return manifest, members
 

@@ -7,7 +7,8 @@ differentiates it where gradients are needed. Each graph it makes comes back her
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from xpu_graph import torch_compat
 from xpu_graph.config import XpuGraphConfig, load_dotted_name
 from xpu_graph.fx import placeholders
 from xpu_graph.stage import Stage, Unit
+
+log = logging.getLogger(__name__)
 
 Compile = Callable[[Unit], Callable[[list[Any]], Any]]
 """Turns a unit into what AOTAutograd calls: a function of one list, which it empties."""
@@ -39,16 +42,14 @@ def dispatch(
         A function with the calling convention of ``gm``.
     """
     number = next(_numbers)
-    static = [
-        torch_compat.is_static_input(node) or isinstance(value, torch.nn.Parameter)
-        for node, value in zip(placeholders(gm.graph), inputs, strict=True)
-    ]
+    static = _static_tensors(gm, inputs) if config.freeze else {}
 
     def compiler(stage: Stage) -> Callable[[fx.GraphModule, Sequence[Any]], Any]:
         def compile_graph(graph: fx.GraphModule, fake_inputs: Sequence[Any]) -> Any:
             unit = Unit(stage, graph, list(fake_inputs), name=f"graph_{number}_{stage.value}")
+            log.debug("%s: %d nodes", unit.name, len(graph.graph.nodes))
             if config.freeze:
-                _freeze(unit, inputs, static, config)
+                _freeze(unit, static, config)
             return compile_unit(unit)
 
         return compile_graph
@@ -60,12 +61,23 @@ def dispatch(
         partition_fn=_partition_fn(config),
         keep_inference_input_mutations=True,
     )
-    return backend(gm, inputs)
+    try:
+        return backend(gm, inputs)
+    finally:
+        static.clear()  # the backward graph is compiled later, by a function that lives on
 
 
-def _freeze(
-    unit: Unit, inputs: Sequence[Any], static: Sequence[bool], config: XpuGraphConfig
-) -> None:
+def _static_tensors(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
+    """The inputs that are parameters, buffers or module attributes, by position."""
+    return {
+        position: value
+        for position, (node, value) in enumerate(zip(placeholders(gm.graph), inputs, strict=True))
+        if isinstance(value, torch.nn.Parameter)
+        or (isinstance(value, torch.Tensor) and torch_compat.is_static_input(node))
+    }
+
+
+def _freeze(unit: Unit, static: Mapping[int, torch.Tensor], config: XpuGraphConfig) -> None:
     """Find the parameters and buffers whose value may be folded, and say why others may not."""
     if unit.stage != Stage.inference:
         unit.not_frozen["every parameter"] = "the graph needs gradients"
@@ -73,17 +85,15 @@ def _freeze(
     if not config.folding_freezed_params:
         unit.not_frozen["every parameter"] = "folding_freezed_params is False"
         return
-    mutated = torch_compat.mutated_outside()
-    for position, node in enumerate(placeholders(unit.gm.graph)):
+    mutated = torch_compat.mutated_outside(unit.gm.graph)
+    for node in placeholders(unit.gm.graph):
         origin = torch_compat.input_origin(node)
-        if origin is None or not static[origin]:
-            continue
-        tensor = inputs[origin]
-        if not isinstance(tensor, torch.Tensor):
+        tensor = static.get(origin) if origin is not None else None
+        if tensor is None:
             continue
         if tensor.is_inference():
             unit.not_frozen[node.name] = "an inference tensor has no version counter"
-        elif position in mutated:
+        elif node in mutated:
             unit.not_frozen[node.name] = "the model writes to it"
         else:
             unit.frozen[node.name] = tensor

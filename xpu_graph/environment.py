@@ -1,4 +1,7 @@
-"""The environment variables that stand for configuration fields, read in this one place."""
+"""The environment variables that stand for configuration fields, read in this one place.
+
+A variable that is empty counts as not set.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,23 @@ class Setting(NamedTuple):
     origin: str
 
 
+class Environment(NamedTuple):
+    """What the environment said when it was read.
+
+    Attributes:
+        settings: the fields that it sets, by name.
+        vendor_mode: ``VENDOR_COMPILER_MODE``, or None where it is not set.
+    """
+
+    settings: dict[str, Setting]
+    vendor_mode: str | None
+
+
 def _bool(origin: str, text: str) -> bool:
     lowered = text.strip().lower()
-    if lowered in _TRUE or lowered in _FALSE or not lowered:
-        return lowered in _TRUE
-    raise ConfigError(f"{origin} is not legal; give one of {', '.join(_TRUE + _FALSE)}")
+    if lowered not in _TRUE + _FALSE:
+        raise ConfigError(unknown_name("value", text, _TRUE + _FALSE, origin))
+    return lowered in _TRUE
 
 
 def _count(origin: str, text: str) -> int:
@@ -50,11 +65,16 @@ def _text(origin: str, text: str) -> str:
     return text.strip()
 
 
+def _switch_or_text(origin: str, text: str) -> bool | str:
+    lowered = text.strip().lower()
+    return lowered in _TRUE if lowered in _TRUE + _FALSE else text.strip()
+
+
 _VARIABLES: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "XPUGRAPH_DEBUG": ("debug", _bool),
     "XPUGRAPH_OPT_LEVEL": ("opt_level", _text),
     "XPUGRAPH_DUMP_DIR": ("dump_dir", _text),
-    "XPUGRAPH_INTERCEPTOR": ("enable_interceptor", _text),
+    "XPUGRAPH_INTERCEPTOR": ("enable_interceptor", _switch_or_text),
     "XPUGRAPH_PARTITIONER": ("partition_fn", _text),
     "XPUGRAPH_FUEL": ("fuel", _count),
     "XPUGRAPH_VERIFY": ("verify", _text),
@@ -64,31 +84,26 @@ _VARIABLES: dict[str, tuple[str, Callable[[str, str], Any]]] = {
 """Environment variable -> the field it stands for, and its reader."""
 
 
-def read_settings() -> dict[str, Setting]:
-    """The fields that the environment sets now, by name.
+def read_environment() -> Environment:
+    """What the environment sets now.
 
     Raises:
         ConfigError: a variable cannot be read as its field's kind of value.
     """
     settings = {}
     for variable, (field_name, read) in _VARIABLES.items():
-        text = os.environ.get(variable)
-        if text is not None:
+        text = os.environ.get(variable, "")
+        if text.strip():
             origin = f"environment variable {variable}={text!r}"
             settings[field_name] = Setting(read(origin, text), origin)
     if "dump_dir" in settings:
         settings["dump_graph"] = Setting(True, settings["dump_dir"].origin)
-    return settings
+    return Environment(settings, _read_vendor_mode())
 
 
-def read_vendor_mode() -> str | None:
-    """``VENDOR_COMPILER_MODE``, or None where it is not set.
-
-    Raises:
-        ConfigError: it is none of ``VENDOR_MODES``.
-    """
-    mode = os.environ.get("VENDOR_COMPILER_MODE")
-    if mode is not None and mode not in VENDOR_MODES:
+def _read_vendor_mode() -> str | None:
+    mode = os.environ.get("VENDOR_COMPILER_MODE", "").strip()
+    if mode and mode not in VENDOR_MODES:
         where = "environment variable VENDOR_COMPILER_MODE"
         raise ConfigError(unknown_name("value", mode, VENDOR_MODES, where))
-    return mode
+    return mode or None

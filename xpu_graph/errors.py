@@ -52,8 +52,9 @@ def unknown_name(what: str, given: object, known: Iterable[object], where: str =
         A message that names the value, the nearest legal name and all legal names.
     """
     names = sorted(str(name) for name in known)
-    near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
+    lowered = {name.lower(): name for name in reversed(names)}
+    near = difflib.get_close_matches(str(given).lower(), lowered, n=1, cutoff=0.6)
+    hint = f"; did you mean {lowered[near[0]]!r}?" if near else "."
     place = f" for {where}" if where else ""
     listed = names if len(names) <= 40 else [*names[:40], f"... ({len(names)} in all)"]
     return f"unknown {what} {given!r}{place}{hint} Legal: {', '.join(listed) or '(none)'}"

@@ -3,9 +3,12 @@
     fold(frozen inputs) -> constants        main(kept inputs, constants) -> outputs
 
 The parameters are still inputs of every call. Before the constants are used again, each frozen
-input is compared with the one they were made from: the object, its version counter and its address.
-If one differs, fold runs again; nothing is compiled again. What torch cannot see is not seen here
-either: writes through ``p.data`` in place, or through numpy. ``XpuGraph.refold()`` is for those.
+input is compared with the one they were made from: the object, its version counter, its storage and
+its address. If one differs, fold runs again; nothing is compiled again. What torch cannot see is
+not seen here either: writes through ``p.data`` in place, or through numpy. ``XpuGraph.refold()`` is
+for those.
+
+Only weak references are kept, so an artifact keeps no model alive.
 """
 
 from __future__ import annotations
@@ -16,10 +19,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from typing_extensions import override
 
 from xpu_graph.artifact import SerializableArtifact, nest, unnest
 from xpu_graph.errors import CacheError
+
+
+_expired = torch.UntypedStorage._expired
 
 
 class _Folded:
@@ -28,9 +35,15 @@ class _Folded:
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
         # Taken before the fold runs: a write that happens meanwhile then shows as a difference.
         self.seen = [(weakref.ref(t), t._version, t.data_ptr()) for t in inputs]
+        # An address says nothing once its storage is gone: the allocator hands it out again, and
+        # ``p.data = new`` leaves the object and its version as they were.
+        self._storages = [StorageWeakRef(t.untyped_storage()) for t in inputs]
+        self._storage_ids = [reference.cdata for reference in self._storages]
         self.constants: list[Any] = []
 
     def is_fresh(self, inputs: Sequence[torch.Tensor]) -> bool:
+        if any(map(_expired, self._storage_ids)):
+            return False
         for (reference, version, address), tensor in zip(self.seen, inputs, strict=True):
             if (
                 reference() is not tensor
@@ -65,6 +78,7 @@ class FoldedArtifact(SerializableArtifact):
         self._frozen_inputs = list(frozen_inputs)
         self._kept_inputs = list(kept_inputs)
         self._folded: _Folded | None = None
+        self._refolds = 0
         self.folds = 0
 
     @override
@@ -86,17 +100,22 @@ class FoldedArtifact(SerializableArtifact):
 
     def refold(self) -> None:
         """Forget the constants: the next call computes them again."""
+        self._refolds += 1
         self._folded = None
 
     def _run_fold(self, frozen: list[torch.Tensor]) -> list[Any]:
+        refolds = self._refolds
         trackable = not any(tensor.is_inference() for tensor in frozen)
         folded = _Folded(frozen) if trackable else None
-        with torch.no_grad():
-            constants = list(self._fold(*frozen))
+        # Aliases, because a view of a parameter keeps the parameter itself alive; and ordinary
+        # tensors, because the next call may not be in inference mode.
+        with torch.inference_mode(False), torch.no_grad():
+            constants = list(self._fold(*[tensor.detach() for tensor in frozen]))
         self.folds += 1
         if folded is not None:
             folded.constants = constants
-        self._folded = folded
+        # A fold that began before ``refold()`` was called may have read what it is to forget.
+        self._folded = folded if refolds == self._refolds else None
         return constants
 
     @override

@@ -12,12 +12,9 @@ def boxed_entry(artifact: SerializableArtifact) -> Callable[[list[Any]], Any]:
     """The artifact as a function of one list that says it is one.
 
     AOTAutograd passes the inputs as a list, without keeping them alive, only to functions with the
-    attribute ``_boxed_call``.
+    attribute ``_boxed_call``. A method takes it from its function, so that no call is added.
     """
     entry = artifact.entry()
-
-    def run(args: list[Any]) -> Any:
-        return entry(args)
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run
+    function: Any = getattr(entry, "__func__", entry)
+    function._boxed_call = True
+    return entry

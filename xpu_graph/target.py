@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar
 
 from xpu_graph.errors import ConfigError, unknown_name
@@ -12,20 +12,27 @@ from xpu_graph.errors import ConfigError, unknown_name
 BACKEND_GROUP = "xpu_graph.backends"
 """Entry-point group of plugged-in backends: name of the target -> module of the backend."""
 
-_BUILT_IN = ("none", "cpu", "cuda", "npu", "mlu")
+BUILT_IN = ("none", "cpu", "cuda", "npu", "mlu")
+"""Targets that need no other package to be known."""
 
 
-def plugged_in_targets() -> dict[str, str]:
-    """The targets other packages provide, with the module of each."""
-    return {point.name: point.value for point in entry_points(group=BACKEND_GROUP)}
+def plugged_in(name: str) -> list[EntryPoint]:
+    """What other packages declare as the backend of a target; reads the metadata of each."""
+    found = entry_points(group=BACKEND_GROUP, name=name)
+    return list({point.value: point for point in found}.values())
+
+
+def known_targets() -> list[str]:
+    """Names of all targets: the built-in ones, then those that other packages provide."""
+    declared = sorted(point.name for point in entry_points(group=BACKEND_GROUP))
+    return list(dict.fromkeys((*BUILT_IN, *declared)))
 
 
 class _TargetNames(type):
     """Lets ``Target`` be iterated, and lets a plugged-in target be written ``Target.name``."""
 
     def __iter__(cls) -> Iterator[Target]:
-        names = dict.fromkeys((*_BUILT_IN, *plugged_in_targets()))
-        return iter([Target(name) for name in names])
+        return iter([Target(name) for name in known_targets()])
 
     def __getattr__(cls, name: str) -> Target:
         if name.startswith("_"):
@@ -57,11 +64,10 @@ class Target(metaclass=_TargetNames):
 
     def __init__(self, name: str | Target) -> None:
         value = name.value if isinstance(name, Target) else name
-        if not isinstance(value, str) or (
-            value not in _BUILT_IN and value not in plugged_in_targets()
-        ):
-            known = (*_BUILT_IN, *plugged_in_targets())
-            raise ConfigError(unknown_name("target", name, known, "XpuGraphConfig.target"))
+        if not isinstance(value, str) or (value not in BUILT_IN and not plugged_in(value)):
+            raise ConfigError(
+                unknown_name("target", name, known_targets(), "XpuGraphConfig.target")
+            )
         object.__setattr__(self, "value", value)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -90,7 +96,7 @@ class Target(metaclass=_TargetNames):
         return (Target, (self.value,))
 
 
-for _name in _BUILT_IN:
+for _name in BUILT_IN:
     setattr(Target, _name, Target(_name))
 
 

@@ -5,6 +5,7 @@ Each entry says what it is for. A torch release that moves one is answered here 
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 import hashlib
@@ -81,17 +82,27 @@ def input_origin(placeholder: fx.Node) -> int | None:
     return index if type(origin).__name__ == "PlainAOTInput" else None
 
 
-def mutated_outside() -> set[int]:
-    """AOT input positions that the runtime around the graph mutates."""
+def mutated_outside(graph: fx.Graph) -> set[fx.Node]:
+    """The placeholders of an AOT graph that the runtime around it mutates.
+
+    All of them, where one is mutated and AOTAutograd's list does not match the placeholders.
+    """
     context = TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     if metadata is None:
         return set()
-    return {
-        position
-        for position, info in enumerate(metadata.input_info)
-        if info.mutates_data or info.mutates_metadata or info.mutates_storage_metadata
-    }
+    mutated = [
+        info.mutates_data or info.mutates_metadata or info.mutates_storage_metadata
+        for info in metadata.input_info
+    ]
+    nodes = [
+        node
+        for node in graph.find_nodes(op="placeholder")
+        if "Token" not in type(node.meta.get("desc")).__name__  # effect tokens are not listed
+    ]
+    if len(nodes) != len(mutated):
+        return set(nodes) if any(mutated) else set()
+    return {node for node, is_mutated in zip(nodes, mutated, strict=True) if is_mutated}
 
 
 # --- symbolic shapes ------------------------------------------------------------------------------
@@ -124,20 +135,53 @@ def shape_guards(values: Sequence[Any]) -> str | None:
 def evaluate_shape_guards(expression: str, values: Sequence[Any]) -> bool:
     """Whether a stored guard expression holds here; if it does, it becomes a guard of this program.
 
+    Torch evaluates it as Python, so what is not plain arithmetic on sizes does not hold.
+
     Args:
         expression: what ``shape_guards`` gave when the artifact was made.
         values: the fake inputs of the graph at hand, in the same order as then.
     """
     env = _shape_env(values)
     symbols = [value for value in values if isinstance(value, torch.SymInt)]
-    if env is None:
+    if env is None or not _is_arithmetic(expression):
         return False
     hints = [symbol.node.hint for symbol in symbols]
     if any(hint is None for hint in hints):
         return False
-    if not env.evaluate_guards_expression(expression, hints):
+    try:
+        holds = env.evaluate_guards_expression(expression, hints)
+    except (ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError):
         return False
-    return bool(env.evaluate_guards_expression(expression, symbols))
+    return bool(holds) and bool(env.evaluate_guards_expression(expression, symbols))
+
+
+def _is_arithmetic(expression: str) -> bool:
+    try:
+        parts = list(ast.walk(ast.parse(expression, mode="eval")))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return all(
+        isinstance(part, _ARITHMETIC)
+        or (isinstance(part, ast.Name) and part.id in _GUARD_NAMES)
+        or (
+            isinstance(part, ast.Attribute)
+            and isinstance(part.value, ast.Name)
+            and (part.value.id == "math" or part.attr.lstrip("_").startswith("sym_"))
+        )
+        for part in parts
+    )
+
+
+_ARITHMETIC = (
+    *(ast.Expression, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Call),
+    *(ast.boolop, ast.operator, ast.unaryop, ast.cmpop, ast.Constant, ast.Subscript, ast.Load),
+)
+_GUARD_NAMES = frozenset(
+    {
+        *("L", "math", "torch", "abs", "float", "int", "max", "min", "round"),
+        *("IsNonOverlappingAndDenseIndicator", "cast_symbool_to_symint_guardless"),
+    }
+)
 
 
 def symbol_ranges(size: torch.SymInt) -> list[tuple[Any, str, str]]:

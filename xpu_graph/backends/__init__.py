@@ -1,7 +1,8 @@
 """Vendor compilers, one module a target, found by name.
 
 A backend is a module with four functions; a package adds one through the entry-point group
-``xpu_graph.backends`` (name: the target, value: the module):
+``xpu_graph.backends`` (name: the target, value: the module). A target that has a module here cannot
+be taken over; one that is only known by name, such as ``mlu``, can be provided.
 
     <target>_compile(gm, fake_inputs, *, is_inference, is_backward, **config)
         -> a SerializableArtifact, or any callable that takes the inputs and returns the outputs
@@ -20,12 +21,13 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import fx
 from typing_extensions import override
 
 from xpu_graph.artifact import SerializableArtifact
-from xpu_graph.errors import BackendError, BackendUnavailable, NotCacheable
-from xpu_graph.target import Target, plugged_in_targets
+from xpu_graph.errors import BackendError, BackendUnavailable, NotCacheable, XpuGraphError
+from xpu_graph.target import BUILT_IN, Target, plugged_in
 
 SURFACE = ("why_not", "check_options", "fingerprint")
 """What a backend module offers beside ``<target>_compile``."""
@@ -71,24 +73,45 @@ def load_backend(target: Target) -> ModuleType:
     Raises:
         BackendUnavailable: this version has no backend for the target, or the package that
             declared it is not there.
-        BackendError: the module lacks one of the four functions.
+        BackendError: the module fails when imported, lacks one of the four functions, or is not
+            the only one that is declared for the target.
     """
-    name = plugged_in_targets().get(target.value, f"{__name__}.{target.value}")
-    if name.startswith(f"{__name__}.") and importlib.util.find_spec(name) is None:
-        raise BackendUnavailable(f"this version of xpu_graph has no backend for {target!r}")
+    name = _module_name(target)
     try:
         module = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not name.startswith(error.name):
-            raise
-        raise BackendUnavailable(
-            f"the backend of {target!r} is declared as module {name!r}, which is not installed"
+    except Exception as error:  # another package's code may raise anything; it is named and chained
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
+            raise BackendUnavailable(
+                f"the backend of {target!r} is declared as module {name!r}, which is not installed"
+            ) from error
+        raise BackendError(
+            f"backend module {name!r} of {target!r} cannot be imported: "
+            f"{type(error).__name__}: {error}"
         ) from error
     wanted = (f"{target.value}_compile", *SURFACE)
-    missing = [part for part in wanted if not callable(getattr(module, part, None))]
-    if missing:
-        raise BackendError(f"backend module {name!r} of {target!r} lacks {', '.join(missing)}")
+    lacking = [part for part in wanted if not callable(getattr(module, part, None))]
+    if lacking:
+        raise BackendError(f"backend module {name!r} of {target!r} lacks {', '.join(lacking)}")
     return module
+
+
+def _module_name(target: Target) -> str:
+    own = f"{__name__}.{target.value}"
+    if target.value in BUILT_IN and importlib.util.find_spec(own) is not None:
+        return own
+    declared = plugged_in(target.value)
+    if not declared:
+        raise BackendUnavailable(f"this version of xpu_graph has no backend for {target!r}")
+    modules = [point.value for point in declared]
+    if len(modules) > 1:
+        raise BackendError(f"{target!r} has several backends: modules {', '.join(sorted(modules))}")
+    if declared[0].attr:
+        raise BackendError(
+            f"the backend of {target!r} is declared as {modules[0]!r}; declare its module, "
+            f"{declared[0].module!r}"
+        )
+    return modules[0]
 
 
 def check_options(target: Target, config: Mapping[str, Any]) -> None:
@@ -108,12 +131,40 @@ def fingerprint(target: Target, config: Mapping[str, Any]) -> str:
     """What the target's compiled code depends on beside the graph.
 
     Raises:
-        NotCacheable: the backend gives none.
+        NotCacheable: the backend gives none, or is not here.
+        BackendError: the backend gives something that is no text.
     """
-    found = load_backend(target).fingerprint(config)
+    try:
+        found = load_backend(target).fingerprint(config)
+    except BackendUnavailable as reason:
+        raise NotCacheable(str(reason)) from reason
     if found is None:
         raise NotCacheable(f"the backend of {target!r} gives no fingerprint")
-    return str(found)
+    if not isinstance(found, str):
+        raise BackendError(f"the backend of {target!r} gives {found!r} as its fingerprint")
+    return found
+
+
+def check_devices(gm: fx.GraphModule, target: Target, *legal: str) -> None:
+    """For backends: refuse a graph that holds a tensor of another device.
+
+    Args:
+        gm: the graph, with fake values.
+        target: whose backend asks.
+        legal: the types of the devices that the backend compiles for.
+
+    Raises:
+        BackendError: an input or an operator's result is on another device; names the first one.
+    """
+    for node in gm.graph.nodes:
+        values = node.meta.get("val")
+        for value in values if isinstance(values, (list, tuple)) else [values]:
+            if isinstance(value, torch.Tensor) and value.device.type not in legal:
+                kind = "input" if node.op == "placeholder" else "the result of"
+                raise BackendError(
+                    f"{kind} {node.name!r} is on {value.device}, but {target!r} compiles for "
+                    f"{' and '.join(legal)}; move the model, or choose the target of that device"
+                )
 
 
 def vendor_compiler(
@@ -145,9 +196,16 @@ def vendor_compiler(
     if reason is not None:
         raise BackendUnavailable(reason)
     compile_graph = getattr(backend, f"{target.value}_compile")
-    compiled = compile_graph(
-        gm, fake_inputs, is_inference=is_inference, is_backward=is_backward, **config
-    )
+    try:
+        compiled = compile_graph(
+            gm, fake_inputs, is_inference=is_inference, is_backward=is_backward, **config
+        )
+    except XpuGraphError:
+        raise
+    except Exception as error:  # a vendor's code may raise anything; it is named and chained
+        raise BackendError(
+            f"the backend of {target!r} failed: {type(error).__name__}: {error}"
+        ) from error
     if isinstance(compiled, SerializableArtifact):
         return compiled
     if not callable(compiled):

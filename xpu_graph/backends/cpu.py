@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import fx
 
 from xpu_graph.artifact import SerializableArtifact
-from xpu_graph.backends import inductor
-from xpu_graph.errors import BackendError, ConfigError, unknown_name
+from xpu_graph.backends import check_devices, inductor
+from xpu_graph.errors import ConfigError, unknown_name
+from xpu_graph.target import Target
 from xpu_graph.torch_compat import cpu_identity
 
 COMPILERS = ("inductor",)
@@ -56,15 +56,9 @@ def cpu_compile(
     """Compile a graph whose tensors live on the CPU.
 
     Raises:
-        BackendError: an input lives elsewhere, or Inductor failed.
+        BackendError: a tensor lives elsewhere, or Inductor failed.
     """
-    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-    for name, value in zip(names, fake_inputs, strict=True):
-        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
-            raise BackendError(
-                f"input {name!r} is on {value.device}, but Target.cpu compiles for the CPU; "
-                "move the model, or choose the target of that device"
-            )
+    check_devices(gm, Target.cpu, "cpu")
     return inductor.inductor_compiler(gm, fake_inputs, **_inductor_options(config))
 
 

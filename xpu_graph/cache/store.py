@@ -103,9 +103,12 @@ class XpuGraphCache(ABC):
                 return None
             return rebuild(manifest["kind"], members)
         except CacheError as error:
-            log.warning("cache entry %s is not used: %s", digest, error)
-            self._remove(digest)
-            return None
+            reason = str(error)
+        except Exception as error:  # a plugged-in kind or a vendor's loader may raise anything
+            reason = f"loading it failed: {error!r}"
+        log.warning("cache entry %s is not used: %s", digest, reason)
+        self._remove(digest)
+        return None
 
     def delete_artifact(self, key: CacheKey | str) -> None:
         """Forget an entry; nothing happens if there is none."""

@@ -6,6 +6,8 @@ XPUGRAPH_FUEL=40 python serve.py     # still right?  then it is a later one; and
 
 from __future__ import annotations
 
+import threading
+
 from typing_extensions import override
 
 from xpu_graph.hooks import Hook
@@ -21,10 +23,12 @@ class Fuel(Hook):
 
     def __init__(self, amount: int) -> None:
         self.left = amount
+        self._lock = threading.Lock()
 
     @override
     def allow_rewrite(self, unit: Unit, pass_name: str) -> bool:
-        if self.left <= 0:
-            return False
-        self.left -= 1
-        return True
+        with self._lock:
+            if self.left <= 0:
+                return False
+            self.left -= 1
+            return True
