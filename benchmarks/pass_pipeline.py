@@ -33,7 +33,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
     model, inputs = minilm.load()
-    (unit,) = capture(lambda ids, mask: model(ids, mask), *inputs.values())
+    (unit,) = capture(model, *inputs.values())
     nodes = len(unit.gm.graph.nodes)
     pipeline = Pipeline(DEFAULT_PASSES, XpuGraphConfig(opt_level="level2"))
     mode = unit.fake_inputs[0].fake_mode

@@ -155,9 +155,9 @@ class SerializableGraphModule(SerializableArtifact):
                 name: with_layout(spans[name], layout) for name, layout in stored["layouts"].items()
             }
             return cls(decode_graph(stored["graph"], tensors))
+        except CacheError:
+            raise
         except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
-            if isinstance(error, CacheError):
-                raise
             raise CacheError(f"the stored graph cannot be read: {error!r}") from error
 
 

@@ -13,6 +13,7 @@ from torch import fx
 from xpu_graph.cache.local import default_cache_path
 from xpu_graph.compiler import XpuGraph
 from xpu_graph.config import OptLevel, Target, XpuGraphConfig
+from xpu_graph.environment import read_environment
 from xpu_graph.errors import BackendError, ConfigError
 from xpu_graph.target import known_targets
 
@@ -26,7 +27,7 @@ class AutoBackend:
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[XpuGraph, pathlib.Path], XpuGraph] = {}
+        self._made: dict[tuple[Target, str, pathlib.Path], XpuGraph] = {}
         self._lock = threading.Lock()
 
     def __call__(
@@ -45,11 +46,22 @@ class AutoBackend:
         """
         given = dict(options or {})
         target = Target(given["target"]) if "target" in given else _target_of(gm, example_inputs)
-        return self._backend(target, mode, given)(gm, example_inputs)
+        return self.for_target(target)(gm, example_inputs, mode=mode, options=given)
 
     def for_target(self, target: Target | str) -> XpuGraph:
-        """The backend object that serves a target with no further options."""
-        return self._backend(Target(target), None, {})
+        """The backend object that serves a target with no further options.
+
+        It is the same object as long as the environment asks for the same.
+        """
+        target = Target(target)
+        key = (target, repr(read_environment()), default_cache_path())
+        with self._lock:
+            if key not in self._made:
+                config = XpuGraphConfig(
+                    target=target, opt_level=OptLevel.level2, vendor_compiler_config={}
+                )
+                self._made[key] = XpuGraph(config)
+            return self._made[key]
 
     def refold(self) -> None:
         """Compute folded parameters again at the next call; see ``XpuGraph.refold``."""
@@ -62,15 +74,6 @@ class AutoBackend:
         """Forget what was made; ``torch.compiler.reset()`` calls it."""
         with self._lock:
             self._made.clear()
-
-    def _backend(self, target: Target, mode: str | None, options: dict[str, Any]) -> XpuGraph:
-        """One object for one configuration and cache, as the environment has them now."""
-        config = XpuGraphConfig(target=target, opt_level=OptLevel.level2, vendor_compiler_config={})
-        backend = XpuGraph(config)
-        if mode is not None or options:
-            backend = backend.with_options(mode, options)
-        with self._lock:
-            return self._made.setdefault((backend, default_cache_path()), backend)
 
 
 def _target_of(gm: fx.GraphModule, inputs: Sequence[Any]) -> Target:

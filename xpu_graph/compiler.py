@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import logging
 import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import fx
@@ -40,7 +39,7 @@ from xpu_graph.errors import (
 from xpu_graph.folded import FoldedArtifact
 from xpu_graph.fx import shallow_copy
 from xpu_graph.passes import DEFAULT_PASSES, Pipeline, split_constant_part
-from xpu_graph.runtime import boxed_entry
+from xpu_graph.runtime import boxed_entry, named_errors
 from xpu_graph.stage import Stage, Unit
 
 log = logging.getLogger(__name__)
@@ -167,7 +166,7 @@ class XpuGraph:
         report.graphs.append(told)
         told.notes += [f"{name} is not folded: {why}" for name, why in unit.not_frozen.items()]
         reference = shallow_copy(unit.gm) if self._tolerances is not None else None
-        with _errors_of(f"compiling {unit.name}", XpuGraphError):
+        with named_errors(f"compiling {unit.name}", XpuGraphError):
             artifact = self._find_or_make(unit, told)
         if isinstance(artifact, FoldedArtifact):
             self._frozen.add(artifact)
@@ -226,7 +225,7 @@ class XpuGraph:
         try:
             with (
                 told.timed("vendor"),
-                _errors_of(f"the vendor compiler of {target!r}", BackendError),
+                named_errors(f"the vendor compiler of {target!r}", BackendError),
             ):
                 return backends.vendor_compiler(
                     unit.gm,
@@ -298,14 +297,3 @@ class XpuGraph:
 
 _lock = threading.Lock()
 """Held while counts and derived backends change; never while compiling."""
-
-
-@contextlib.contextmanager
-def _errors_of(what: str, kind: type[XpuGraphError]) -> Iterator[None]:
-    """Name and chain what is raised inside; Dynamo takes an IndexError, among others, for its own."""
-    try:
-        yield
-    except XpuGraphError:
-        raise
-    except Exception as error:
-        raise kind(f"{what} failed: {type(error).__name__}: {error}") from error

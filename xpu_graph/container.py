@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import io
 import json
+import struct
 import zipfile
 from collections.abc import Mapping
 from typing import Any
@@ -22,6 +23,11 @@ from xpu_graph.errors import CacheError
 
 MAGIC = b"XPUGRAF1"
 _SEAL = hashlib.sha256().digest_size
+_BROKEN_ARCHIVE = (
+    *(zipfile.BadZipFile, struct.error, EOFError),
+    *(LookupError, ValueError, TypeError, RuntimeError),
+)
+"""What ``zipfile`` and ``json`` raise on bytes that only look right."""
 _DATE = (1980, 1, 1, 0, 0, 0)  # equal content gives equal bytes
 
 
@@ -70,7 +76,14 @@ def unpack(data: bytes, secret: bytes = b"") -> tuple[dict[str, Any], dict[str, 
                 raise CacheError("the manifest names no kind")
             checks = dict(manifest["members"])
             members = {name: archive.read(name) for name in checks}
-    except (zipfile.BadZipFile, LookupError, ValueError, TypeError, RuntimeError, EOFError) as error:
+    except (
+        zipfile.BadZipFile,
+        LookupError,
+        ValueError,
+        TypeError,
+        RuntimeError,
+        EOFError,
+    ) as error:
         if isinstance(error, CacheError):
             raise
         raise CacheError(f"the archive cannot be read: {error!r}") from error

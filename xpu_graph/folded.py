@@ -8,7 +8,8 @@ its address. If one differs, fold runs again; nothing is compiled again. What to
 not seen here either: writes through ``p.data`` in place, or through numpy. ``XpuGraph.refold()`` is
 for those.
 
-Only weak references are kept, so an artifact keeps no model alive.
+Only weak references are kept, so an artifact keeps no model alive; ``torch.utils.swap_tensors``
+refuses tensors that have any.
 """
 
 from __future__ import annotations
@@ -24,9 +25,7 @@ from typing_extensions import override
 
 from xpu_graph.artifact import SerializableArtifact, nest, unnest
 from xpu_graph.errors import CacheError
-
-
-_expired = torch.UntypedStorage._expired
+from xpu_graph.torch_compat import storage_has_expired
 
 
 class _Folded:
@@ -37,12 +36,15 @@ class _Folded:
         self.seen = [(weakref.ref(t), t._version, t.data_ptr()) for t in inputs]
         # An address says nothing once its storage is gone: the allocator hands it out again, and
         # ``p.data = new`` leaves the object and its version as they were.
-        self._storages = [StorageWeakRef(t.untyped_storage()) for t in inputs]
+        self._storages = [
+            StorageWeakRef(t.untyped_storage())  # type: ignore[no-untyped-call]
+            for t in inputs
+        ]
         self._storage_ids = [reference.cdata for reference in self._storages]
         self.constants: list[Any] = []
 
     def is_fresh(self, inputs: Sequence[torch.Tensor]) -> bool:
-        if any(map(_expired, self._storage_ids)):
+        if any(map(storage_has_expired, self._storage_ids)):
             return False
         for (reference, version, address), tensor in zip(self.seen, inputs, strict=True):
             if (

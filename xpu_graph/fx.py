@@ -1,17 +1,20 @@
-"""Graph facts that two passes share: purity, storage, geometry, fake values, provenance."""
+"""Graph facts that two passes share: storage, geometry, fake values, provenance."""
 
 from __future__ import annotations
 
 import copy
-import operator
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from xpu_graph.torch_compat import FakeTensorMode, storage_id, suppressed_guards
+from xpu_graph.torch_compat import (
+    FakeTensorMode,
+    detect_fake_mode,
+    storage_id,
+    suppressed_guards,
+)
 
 aten = torch.ops.aten
 
@@ -30,129 +33,6 @@ PROVENANCE = (
 )
 """Metadata that says where a node comes from, and that a node in its place inherits."""
 
-_SYMBOLIC_FUNCTIONS = frozenset(
-    {
-        torch.sym_float,
-        torch.sym_int,
-        torch.sym_ite,
-        torch.sym_max,
-        torch.sym_min,
-        torch.sym_not,
-        torch.sym_sum,
-        *(getattr(operator, name) for name in operator.__all__ if not name.startswith("i")),
-    }
-)
-_UNINITIALISED = frozenset(
-    {
-        aten.empty.memory_format,
-        aten.empty_like.default,
-        aten.empty_permuted.default,
-        aten.empty_strided.default,
-        aten.new_empty.default,
-        aten.new_empty_strided.default,
-    }
-)
-
-
-# --- what an operator may do ----------------------------------------------------------------------
-
-
-def is_random(node: fx.Node) -> bool:
-    """Whether the node draws from a random generator."""
-    target = node.target
-    return (
-        isinstance(target, torch._ops.OpOverload)
-        and torch.Tag.nondeterministic_seeded in target.tags
-    )
-
-
-def written_args(node: fx.Node) -> list[fx.Node]:
-    """The nodes whose memory this node writes to, by its schema."""
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
-        return []
-    written: list[fx.Node] = []
-    for position, argument in enumerate(target._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        given = node.kwargs.get(argument.name)
-        if given is None and position < len(node.args):
-            given = node.args[position]
-        written += [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, fx.Node)]
-    return written
-
-
-def is_removable(node: fx.Node) -> bool:
-    """Whether the node may go when nobody uses it.
-
-    Random, mutating, effectful and asserting operators stay, and so does what binds an unbacked
-    symbol. A higher-order operator goes only if nothing in its subgraphs has to stay.
-    """
-    if node.op in ("placeholder", "output", "call_module", "call_method"):
-        return False
-    if node.op == "get_attr":
-        return True
-    if node.meta.get("unbacked_bindings"):
-        return False
-    target = node.target
-    if isinstance(target, torch._ops.HigherOrderOperator):
-        return not node.is_impure() and all(
-            is_removable(inner)
-            for submodule in _subgraphs(node)
-            for inner in submodule.graph.nodes
-            if inner.op not in ("placeholder", "output")
-        )
-    if target in _SYMBOLIC_FUNCTIONS:
-        return True
-    return isinstance(target, torch._ops.OpOverload) and not is_random(node) and not _impure(node)
-
-
-def is_deterministic(node: fx.Node) -> bool:
-    """Whether two calls with equal arguments give equal results and touch nothing else.
-
-    Only torch's own operators are trusted to: a custom operator may count, log or draw.
-    """
-    if node.op != "call_function" or node.meta.get("unbacked_bindings"):
-        return False
-    target = node.target
-    if target in _SYMBOLIC_FUNCTIONS:
-        return True
-    return (
-        isinstance(target, torch._ops.OpOverload)
-        and target.namespace in ("aten", "prims")
-        and target not in _UNINITIALISED
-        and not is_random(node)
-        and not _impure(node)
-    )
-
-
-def is_ordered(node: fx.Node) -> bool:
-    """Whether the node's place among its kind is part of the program: random, mutating, effects."""
-    return (
-        node.op in ("call_function", "call_module", "call_method")
-        and node.target not in _SYMBOLIC_FUNCTIONS
-        and (is_random(node) or not is_removable(node))
-    )
-
-
-def _impure(node: fx.Node) -> bool:
-    target = node.target
-    return (
-        isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
-    ) or node.is_impure()
-
-
-def _subgraphs(node: fx.Node) -> Iterator[fx.GraphModule]:
-    owner = node.graph.owning_module
-    for used in node.all_input_nodes:
-        if used.op == "get_attr" and owner is not None:
-            value = attribute(owner, str(used.target))
-            if isinstance(value, fx.GraphModule):
-                yield value
-
-
-# --- values ---------------------------------------------------------------------------------------
-
 
 def attribute(module: torch.nn.Module, path: str) -> Any:
     """What a ``get_attr`` node of this module names."""
@@ -164,8 +44,23 @@ def attribute(module: torch.nn.Module, path: str) -> Any:
 
 def tensors_of(node: fx.Node) -> list[torch.Tensor]:
     """The tensors in a node's fake value, in order."""
-    leaves = pytree.tree_leaves(node.meta.get("val"))
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return tensors_in(node.meta.get("val"))
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in a fake value, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def fake_mode_of(graph: fx.Graph) -> FakeTensorMode | None:
+    """The mode that a graph's fake values belong to."""
+    for node in graph.nodes:
+        tensors = tensors_of(node)
+        if tensors:
+            return detect_fake_mode(tensors)
+    return None
 
 
 def storages_of(node: fx.Node) -> list[int | None]:
@@ -196,40 +91,51 @@ def same_size(left: Any, right: Any) -> bool:
 
 def is_static(tensor: torch.Tensor) -> bool:
     """Whether no size, stride or offset of the tensor is symbolic."""
-    return all(
-        isinstance(size, int) for size in (*tensor.shape, *tensor.stride(), tensor.storage_offset())
-    )
+    sizes: tuple[Any, ...] = tensor.shape
+    if tensor.layout == torch.strided:
+        sizes = (*sizes, *tensor.stride(), tensor.storage_offset())
+    return all(isinstance(size, int) for size in sizes)
 
 
-def geometry_difference(old: torch.Tensor, new: torch.Tensor) -> str | None:
-    """What a reader could tell apart about two tensors of equal content; None for nothing."""
-    for name in ("dtype", "device", "layout"):
-        if getattr(old, name) != getattr(new, name):
-            return f"{name} {getattr(old, name)} would become {getattr(new, name)}"
+def geometry_difference(
+    old: torch.Tensor, new: torch.Tensor, *, ignore_offset: bool = False
+) -> str | None:
+    """What a reader could tell apart about two tensors of equal content; None for nothing.
+
+    Args:
+        old: a tensor.
+        new: another.
+        ignore_offset: do not compare storage offsets. Torch's cache of fake results forgets them.
+    """
     if type(old) is not type(new):
         return f"a {type(old).__name__} would become a {type(new).__name__}"
     if len(old.shape) != len(new.shape) or not all(map(same_size, old.shape, new.shape)):
         return f"shape {tuple(old.shape)} would become {tuple(new.shape)}"
+    for name in ("dtype", "device", "layout"):
+        if getattr(old, name) != getattr(new, name):
+            return f"{name} {getattr(old, name)} would become {getattr(new, name)}"
     if old.layout != torch.strided:
         return None
     if not all(map(same_size, old.stride(), new.stride())):
         return f"stride {old.stride()} would become {new.stride()}"
-    if not same_size(old.storage_offset(), new.storage_offset()):
+    if not ignore_offset and not same_size(old.storage_offset(), new.storage_offset()):
         return "the storage offset would change"
     if old.is_conj() != new.is_conj() or old.is_neg() != new.is_neg():
         return "a lazy conjugate or negative bit would change"
     return None
 
 
-def value_difference(old: Any, new: Any) -> str | None:
+def value_difference(old: Any, new: Any, *, ignore_offset: bool = False) -> str | None:
     """The same for whole fake values: tensors, numbers and sequences of them."""
+    if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
+        return geometry_difference(old, new, ignore_offset=ignore_offset)
     old_leaves, old_spec = pytree.tree_flatten(old)
     new_leaves, new_spec = pytree.tree_flatten(new)
     if len(old_leaves) != len(new_leaves) or str(old_spec) != str(new_spec):
         return "the structure of the result would change"
     for left, right in zip(old_leaves, new_leaves, strict=True):
         if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
-            difference = geometry_difference(left, right)
+            difference = geometry_difference(left, right, ignore_offset=ignore_offset)
             if difference:
                 return difference
         elif isinstance(left, (int, torch.SymInt)) and isinstance(right, (int, torch.SymInt)):
@@ -256,6 +162,11 @@ def call_fake(target: Any, args: Any, kwargs: Any, mode: FakeTensorMode | None) 
         return target(*args, **kwargs)
     with mode, suppressed_guards(mode), torch.no_grad():
         return target(*args, **kwargs)
+
+
+def has_provenance(node: fx.Node) -> bool:
+    """Whether the node says where it comes from."""
+    return any(node.meta.get(key) for key in PROVENANCE)
 
 
 def inherit_provenance(node: fx.Node, source: fx.Node) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import math
 import operator
+import re
+from collections.abc import Hashable
 from typing import Any
 
 import torch
@@ -22,7 +24,11 @@ from xpu_graph.fx import attribute
 VERSION = 1
 
 _FUNCTIONS: dict[str, Any] = {
-    **{f"operator.{name}": getattr(operator, name) for name in operator.__all__},
+    **{
+        f"operator.{name}": getattr(operator, name)
+        for name in operator.__all__
+        if name not in ("attrgetter", "call", "itemgetter", "methodcaller")  # reach any attribute
+    },
     **{
         f"math.{name}": getattr(math, name)
         for name in dir(math)
@@ -36,6 +42,16 @@ _SETTINGS: dict[str, type] = {
     "layout": torch.layout,
     "memory_format": torch.memory_format,
 }
+_HIGHER_ORDER = frozenset(
+    {
+        *("cond", "while_loop", "scan", "associative_scan", "map_impl", "invoke_subgraph"),
+        *("auto_functionalized", "auto_functionalized_v2", "with_effects", "out_dtype"),
+        *("flex_attention", "flex_attention_backward"),
+        *("run_and_save_rng_state", "run_with_rng_state"),
+    }
+)
+"""Those whose arguments say all they do; others keep something elsewhere, Triton kernels do."""
+_NAME = re.compile(r"(graph|tensor)[0-9]+")
 
 
 def encode_graph(gm: fx.GraphModule) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
@@ -102,6 +118,8 @@ def decode_graph(data: dict[str, Any], tensors: dict[str, torch.Tensor]) -> fx.G
             node = graph.placeholder(f"arg{len(nodes)}")
         elif op == "get_attr":
             name = entry["name"]
+            if not _NAME.fullmatch(name):  # it becomes part of the code of the module
+                raise CacheError(f"{name!r} is not a name this package gives")
             if name in data.get("subgraphs", {}):
                 inner = {
                     key.removeprefix(f"{name}."): tensor
@@ -116,6 +134,8 @@ def decode_graph(data: dict[str, Any], tensors: dict[str, torch.Tensor]) -> fx.G
             node = graph.create_node("get_attr", name)
         elif op == "call_function":
             kwargs = _decode(entry["kwargs"], nodes) if "kwargs" in entry else {}
+            if not all(name.isidentifier() for name in kwargs):
+                raise CacheError(f"{sorted(kwargs)} are not names of arguments")
             node = graph.call_function(
                 _decode_target(entry["target"]), _decode(entry["args"], nodes), kwargs
             )
@@ -142,23 +162,33 @@ def _encode_target(target: Any) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return f"op:{target.namespace}:{target._schema.name.split('::')[1]}:{target._overloadname}"
     if isinstance(target, torch._ops.HigherOrderOperator):
+        if target.__name__ not in _HIGHER_ORDER:
+            raise NotCacheable(f"the graph calls {target.__name__}, which has no stored form")
         return f"hop:{target.__name__}"
-    name = _FUNCTION_NAMES.get(target)
+    name = _FUNCTION_NAMES.get(target) if isinstance(target, Hashable) else None
     if name is None:
         raise NotCacheable(f"the graph calls {target!r}, which has no stored form")
     return name
 
 
 def _decode_target(text: str) -> Any:
+    found: Any = None
     try:
         if text.startswith("op:"):
             _, namespace, name, overload = text.split(":")
-            return getattr(getattr(getattr(torch.ops, namespace), name), overload)
-        if text.startswith("hop:"):
-            return getattr(torch.ops.higher_order, text.removeprefix("hop:"))
-        return _FUNCTIONS[text]
-    except (AttributeError, KeyError, ValueError) as error:
+            found = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+            known = isinstance(found, torch._ops.OpOverload)
+        elif text.startswith("hop:"):
+            name = text.removeprefix("hop:")
+            found = getattr(torch.ops.higher_order, name)
+            known = isinstance(found, torch._ops.HigherOrderOperator) and name in _HIGHER_ORDER
+        else:
+            found, known = _FUNCTIONS[text], True
+    except (AttributeError, LookupError, ValueError, RuntimeError) as error:
         raise CacheError(f"the operator {text!r} is not registered in this process") from error
+    if not known:
+        raise CacheError(f"{text!r} is not an operator")
+    return found
 
 
 def _encode(value: Any, numbers: dict[fx.Node, int]) -> Any:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import json
 import struct
+import sys
 from collections.abc import Mapping
 
 import torch
@@ -58,6 +59,8 @@ def span_of(tensor: torch.Tensor) -> torch.Tensor:
     """
     if tensor.layout != torch.strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         raise NotCacheable(f"a constant is a {type(tensor).__name__} of layout {tensor.layout}")
+    if tensor.device.type == "meta":
+        raise NotCacheable("a constant is on the meta device, where it has no content")
     if tensor.is_conj() or tensor.is_neg():
         raise NotCacheable("a constant has a lazy conjugate or negative bit")
     if tensor.dtype not in _NAMES:
@@ -73,20 +76,24 @@ def with_layout(span: torch.Tensor, layout: Mapping[str, object]) -> torch.Tenso
     return flat.as_strided(layout["shape"], layout["stride"])  # type: ignore[arg-type]
 
 
-def raw_bytes(span: torch.Tensor) -> bytes:
-    """The bytes of a contiguous tensor, in this machine's order."""
+def raw_bytes(span: torch.Tensor) -> memoryview:
+    """The bytes of a contiguous tensor, in this machine's order; nothing is copied on a CPU."""
     held = span.detach().cpu().contiguous()
-    return ctypes.string_at(held.data_ptr(), held.numel() * held.element_size())
+    window = (ctypes.c_char * (held.numel() * held.element_size())).from_address(held.data_ptr())
+    window.tensor = held  # type: ignore[attr-defined]  # whoever holds the window holds the memory
+    return memoryview(window)
 
 
 def encode_tensors(tensors: Mapping[str, torch.Tensor]) -> bytes:
     """Write contiguous tensors as one safetensors file.
 
     Raises:
-        NotCacheable: a tensor has a dtype the format lacks.
+        NotCacheable: a tensor has a dtype the format lacks, or this machine another byte order.
     """
+    if sys.byteorder != "little":
+        raise NotCacheable("constants are stored in little-endian order, this machine has another")
     header: dict[str, dict[str, object]] = {}
-    parts: list[bytes] = []
+    parts: list[bytes | memoryview] = []
     offset = 0
     for name, tensor in tensors.items():
         if tensor.dtype not in _NAMES:
@@ -108,8 +115,11 @@ def decode_tensors(data: bytes) -> dict[str, torch.Tensor]:
     """Read what ``encode_tensors`` wrote.
 
     Raises:
-        CacheError: the bytes are not a whole safetensors file.
+        CacheError: the bytes are not a whole safetensors file, or this machine has another byte
+            order.
     """
+    if sys.byteorder != "little":
+        raise CacheError("constants are stored in little-endian order, this machine has another")
     try:
         (length,) = struct.unpack_from("<Q", data)
         header = json.loads(data[8 : 8 + length])
@@ -125,6 +135,11 @@ def decode_tensors(data: bytes) -> dict[str, torch.Tensor]:
                 raise CacheError(f"tensor {name!r} is cut short")
             flat = torch.frombuffer(piece, dtype=dtype) if piece else torch.empty(0, dtype=dtype)
             tensors[name] = flat.reshape(entry["shape"])
-    except (struct.error, ValueError, KeyError, TypeError, RuntimeError) as error:
+    except CacheError:
+        raise
+    except (
+        *(struct.error, LookupError, ValueError, TypeError),
+        *(AttributeError, RuntimeError),
+    ) as error:
         raise CacheError(f"not a safetensors file: {error}") from error
     return tensors

@@ -6,7 +6,6 @@ memory, and what became of the inputs.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -19,6 +18,7 @@ from torch.utils import _pytree as pytree
 from xpu_graph.artifact import SerializableGraphModule
 from xpu_graph.compiler import XpuGraph
 from xpu_graph.config import XpuGraphConfig
+from xpu_graph.debug.memory import sharing
 from xpu_graph.debug.report import count_calls
 from xpu_graph.dispatch import dispatch
 from xpu_graph.fx import shallow_copy
@@ -124,7 +124,8 @@ def assert_same(
         where = f"{what} {position}"
         if not isinstance(right, torch.Tensor):
             assert type(left) is type(right), f"{where}: {left!r}, eager gives {right!r}"
-            same = left == right or (left is not None and math.isnan(left))
+            # repr tells signs of zero apart, and takes a NaN for equal to itself
+            same = repr(left) == repr(right) if isinstance(right, _NUMBERS) else left == right
             assert same, f"{where}: {left!r}, eager gives {right!r}"
             continue
         assert isinstance(left, torch.Tensor), f"{where}: {left!r} is not a tensor"
@@ -134,29 +135,39 @@ def assert_same(
         if right.layout == torch.strided:
             mine, eagers = left.stride(), right.stride()
             assert mine == eagers, f"{where}: stride {mine}, eager gives {eagers}"
+        mine, eagers = _comparable(left), _comparable(right)
         torch.testing.assert_close(
-            left.detach(),
-            right.detach(),
-            equal_nan=True,
-            msg=f"{where}: {{}}".format,
-            **limits,
+            mine, eagers, equal_nan=True, msg=f"{where}: {{}}".format, **limits
         )
-        if bitwise and right.dtype.is_floating_point and right.element_size() > 1:
-            kept = ~right.isnan()
-            assert torch.equal(left.signbit() & kept, right.signbit() & kept), (
+        if bitwise and eagers.layout == torch.strided and eagers.dtype.is_floating_point:
+            kept = ~eagers.isnan()
+            assert torch.equal(mine.signbit() & kept, eagers.signbit() & kept), (
                 f"{where}: the sign of a zero differs"
             )
 
 
-def alias_classes(tensors: Sequence[torch.Tensor]) -> list[int]:
+_NUMBERS = (bool, int, float, complex)
+
+
+def _comparable(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values in a dtype that can be compared: real, and of more than eight bits."""
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    if tensor.dtype.is_complex and tensor.layout == torch.strided:
+        return torch.view_as_real(tensor)
+    if tensor.dtype.is_floating_point and tensor.element_size() == 1:
+        return tensor.to(torch.float32)
+    return tensor
+
+
+def alias_classes(tensors: Sequence[Any]) -> list[int]:
     """For each tensor the position of the first one on its storage; -1 where there are no bytes."""
+    return sharing(tensors)
+
+
+def _objects(values: Sequence[Any]) -> list[int]:
+    """For each tensor the position of the first one that is the same Python object."""
     first: dict[int, int] = {}
-    classes = []
-    for position, tensor in enumerate(tensors):
-        storage = tensor.untyped_storage()
-        same = first.setdefault(storage.data_ptr(), position)
-        classes.append(same if storage.nbytes() else -1)
-    return classes
+    return [first.setdefault(id(value), position) for position, value in enumerate(values)]
 
 
 def check_against_eager(
@@ -202,12 +213,11 @@ def check_against_eager(
             got = compiled(*mine)
         assert_same(got, want, bitwise=bitwise, **tolerances)
         assert_same(mine, eagers, "input after the call", bitwise=bitwise, **tolerances)
-        got_tensors = [t for t in pytree.tree_leaves([mine, got]) if isinstance(t, torch.Tensor)]
-        want_tensors = [
-            t for t in pytree.tree_leaves([eagers, want]) if isinstance(t, torch.Tensor)
-        ]
-        assert alias_classes(got_tensors) == alias_classes(want_tensors), (
-            f"memory is shared as {alias_classes(got_tensors)}, "
-            f"eager's as {alias_classes(want_tensors)}"
+        mine_tensors, eager_tensors = (
+            [leaf for leaf in pytree.tree_leaves(side) if isinstance(leaf, torch.Tensor)]
+            for side in ([mine, got], [eagers, want])
         )
+        for what, relation in (("memory is shared", alias_classes), ("objects are one", _objects)):
+            have, expected = relation(mine_tensors), relation(eager_tensors)
+            assert have == expected, f"{what} as {have}, eager's as {expected}"
     return compiled

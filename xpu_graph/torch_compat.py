@@ -10,15 +10,15 @@ import contextlib
 import copy
 import hashlib
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import torch
 from functorch.compile import default_partition, min_cut_rematerialization_partition
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
-from torch._guards import TracingContext, detect_fake_mode
+from torch._guards import TracingContext, detect_fake_mode, tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.graph import _BoxedCodeGen
 from torch.utils._python_dispatch import _disable_current_modes
@@ -39,6 +39,7 @@ __all__ = [
     "mutated_outside",
     "no_dispatch_modes",
     "shape_guards",
+    "storage_has_expired",
     "storage_id",
     "trace_artifact",
 ]
@@ -53,6 +54,10 @@ def storage_id(tensor: torch.Tensor) -> int | None:
         return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):
         return None
+
+
+storage_has_expired: Callable[..., Any] = torch.UntypedStorage._expired
+"""Whether the storage of a ``StorageWeakRef``, given by its ``cdata``, is gone."""
 
 
 def no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
@@ -301,35 +306,84 @@ def inductor_deserialize(data: bytes) -> Callable[..., Any]:
     """The inverse of the second result of ``inductor_compile``; unpickles, so trust the bytes."""
     from torch._inductor.standalone_compile import AOTCompiledArtifact
 
-    return AOTCompiledArtifact.deserialize(data)
+    # The loader writes into the tracing context it finds, that of the graph being compiled.
+    with tracing(None):
+        return AOTCompiledArtifact.deserialize(data)
 
 
-def _kernel_digest(cache: type, code: str, device: str, args: Any, kwargs: Any) -> str:
-    extra = {name: kwargs.get(name) for name in ("extra_flags", "optimized_code")}
-    text = repr((cache.__name__, code, device, args[1:], extra))
-    return hashlib.sha256(text.encode()).hexdigest()
+_Loader = Callable[[], Any]
+_LoadKernel = Callable[[], _Loader]
+_this_thread = threading.local()
+_hook_lock = threading.Lock()
+_hook_users = 0
 
 
 @contextlib.contextmanager
-def recorded_kernels() -> Iterator[dict[str, Callable[[], Any]]]:
-    """Record which C++ kernels Inductor loads meanwhile: digest of the source -> its loader."""
+def _kernels_through(
+    answer: Callable[[type, str, _LoadKernel], _Loader],
+) -> Iterator[None]:
+    """Ask ``answer`` for every C++ kernel that Inductor loads in this thread meanwhile.
+
+    It is given Inductor's class, a digest of the kernel's source and flags, and Inductor's own way.
+    Other threads are not affected, and Inductor is as it was when the last user is gone.
+    """
+    global _hook_users  # noqa: PLW0603
     from torch._inductor.codecache import CppCodeCache
 
-    original = CppCodeCache.__dict__["load_async"].__func__
-    loaders: dict[str, Callable[[], Any]] = {}
+    with _hook_lock:
+        if not _hook_users:
+            _install_kernel_hook(CppCodeCache)
+        _hook_users += 1
+    previous = getattr(_this_thread, "answer", None)
+    _this_thread.answer = answer
+    try:
+        yield
+    finally:
+        _this_thread.answer = previous
+        with _hook_lock:
+            _hook_users -= 1
+            if not _hook_users:
+                _remove_kernel_hook(CppCodeCache)
+
+
+def _install_kernel_hook(cache: Any) -> None:
+    original = cache.__dict__["load_async"]
 
     def load_async(
         cls: type, main_code: str, device_type: str = "cpu", *args: Any, **kwargs: Any
-    ) -> Any:
-        loader = original(cls, main_code, device_type, *args, **kwargs)
-        loaders[_kernel_digest(cls, main_code, device_type, args, kwargs)] = loader
-        return loader
+    ) -> _Loader:
+        def load() -> _Loader:
+            return original.__func__(cls, main_code, device_type, *args, **kwargs)  # type: ignore[no-any-return]
 
-    with mock.patch.object(CppCodeCache, "load_async", classmethod(load_async)):
+        answer = getattr(_this_thread, "answer", None)
+        if answer is None:
+            return load()
+        flags = sorted((name, kwargs[name]) for name in kwargs if name != "submit_fn")
+        text = repr((cls.__name__, main_code, device_type, args[1:], flags))
+        return answer(cls, hashlib.sha256(text.encode()).hexdigest(), load)  # type: ignore[no-any-return]
+
+    load_async.original = original  # type: ignore[attr-defined]
+    cache.load_async = classmethod(load_async)
+
+
+def _remove_kernel_hook(cache: Any) -> None:
+    cache.load_async = cache.__dict__["load_async"].__func__.original
+
+
+@contextlib.contextmanager
+def recorded_kernels() -> Iterator[dict[str, _Loader]]:
+    """Record which C++ kernels Inductor loads meanwhile: digest of the source -> its loader."""
+    loaders: dict[str, _Loader] = {}
+
+    def record(cache: type, digest: str, load: _LoadKernel) -> _Loader:
+        loaders[digest] = load()
+        return loaders[digest]
+
+    with _kernels_through(record):
         yield loaders
 
 
-def kernel_path(loader: Callable[[], Any]) -> str:
+def kernel_path(loader: _Loader) -> str:
     """The shared library a recorded loader loads."""
     library = loader()
     return str(getattr(library, "__file__", None) or library._name)
@@ -342,25 +396,38 @@ def supplied_kernels(paths: Mapping[str, str]) -> Iterator[None]:
     Raises:
         KeyError: from inside, where Inductor wants a kernel that is not among them.
     """
-    from torch._inductor.codecache import CppCodeCache
 
-    def load_async(
-        cls: Any, main_code: str, device_type: str = "cpu", *args: Any, **kwargs: Any
-    ) -> Any:
-        digest = _kernel_digest(cls, main_code, device_type, args, kwargs)
-        library = cls._load_library(paths[digest], digest)
+    def supply(cache: Any, digest: str, load: _LoadKernel) -> _Loader:
+        library = cache._load_library(paths[digest], digest)
         return lambda: library
 
-    with mock.patch.object(CppCodeCache, "load_async", classmethod(load_async)):
+    with _kernels_through(supply):
         yield
 
 
 def inductor_settings() -> dict[str, Any]:
-    """The settings of Inductor and AOTAutograd that differ between programs, by name."""
+    """The settings of Inductor and AOTAutograd that change what is compiled, by name.
+
+    Raises:
+        RuntimeError: one of them is a factory of objects without an identity.
+    """
     from torch._functorch import config as functorch_config
     from torch._inductor import config as inductor_config
 
-    return {
-        **inductor_config.save_config_portable(),
-        **{f"functorch.{k}": v for k, v in functorch_config.save_config_portable().items()},
-    }
+    own = inductor_config.save_config_portable(ignore_private_configs=False)
+    # Left out by torch, whose own cache asks each of them for a ``uuid``.
+    passes = {name: getattr(inductor_config, name, None) for name in _INDUCTOR_PASSES}
+    functorch = functorch_config.save_config_portable(ignore_private_configs=False)
+    return {**own, **passes, **{f"functorch.{name}": functorch[name] for name in functorch}}
+
+
+_INDUCTOR_PASSES = (
+    "joint_custom_post_pass",
+    "joint_custom_pre_pass",
+    "post_grad_custom_post_pass",
+    "post_grad_custom_pre_pass",
+    "pre_grad_custom_pass",
+    "_fuse_ddp_communication_passes",
+    "_post_fusion_custom_pass",
+    "_pre_fusion_custom_pass",
+)

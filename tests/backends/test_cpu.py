@@ -1,8 +1,105 @@
 """Target cpu: Inductor."""
 
-from xpu_graph.conformance import BackendConformance
+import pytest
+import torch
+
+from xpu_graph import BackendError, BackendUnavailable, ConfigError, XpuGraph, XpuGraphConfig
+from xpu_graph.backends import cpu, inductor
+from xpu_graph.conformance import BackendConformance, raised
 
 
 class TestCpu(BackendConformance):
     target = "cpu"
     foreign_device = "meta"
+
+
+class Stop(Exception):
+    """Ends a compilation once the test has seen what it wanted."""
+
+
+@pytest.fixture
+def patches(monkeypatch):
+    """The Inductor options of the compilations that were asked for; none is carried out."""
+    seen = []
+
+    def compile_nothing(gm, fake_inputs, options):
+        seen.append(options)
+        raise Stop("seen")
+
+    monkeypatch.setattr(inductor, "inductor_compile", compile_nothing)
+    return seen
+
+
+def compile_with(options, **how):
+    config = XpuGraphConfig(target="cpu", vendor_compiler_config=options, enable_cache=False)
+    compiled = torch.compile(lambda x: x + 1, backend=XpuGraph(config), **how)
+    return raised(BackendError, lambda: compiled(torch.ones(2)))
+
+
+@pytest.mark.parametrize(
+    ("options", "how", "settings"),
+    [
+        ({}, {}, {}),
+        ({"compiler": "inductor"}, {}, {}),
+        ({"mode": "default"}, {}, {}),
+        ({"mode": "max-autotune-no-cudagraphs"}, {}, {"max_autotune": True}),
+        ({}, {"mode": "max-autotune-no-cudagraphs"}, {"max_autotune": True}),
+        ({"max_fusion_size": 7}, {}, {"max_fusion_size": 7}),
+        ({"max_fusion_size": 7}, {"mode": "default"}, {"max_fusion_size": 7}),
+    ],
+)
+def test_options_and_mode_reach_inductor(patches, options, how, settings):
+    compile_with(options, **how)
+    (seen,) = patches
+    assert {name: seen[name] for name in settings} == settings
+    assert "mode" not in seen
+    assert "compiler" not in seen
+
+
+def test_a_fault_of_inductor_is_the_cause(patches):
+    error = compile_with({})
+    assert isinstance(error.__cause__, Stop)
+    assert not isinstance(error, BackendUnavailable)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"compiler": "openvino2"}, "'openvino2'"),
+        ({"mode": "cudagraphs"}, "'cudagraphs'"),
+        ({"max_fusion_siz": 7}, "did you mean 'max_fusion_size'"),
+    ],
+)
+def test_wrong_options(options, words):
+    with pytest.raises(ConfigError, match=words) as caught:
+        cpu.check_options(options)
+    assert "Target.cpu" in str(caught.value)
+
+
+def test_the_fingerprint_follows_what_changes_code():
+    plain = cpu.fingerprint({})
+    assert cpu.fingerprint({"compiler": "inductor"}) == plain
+    assert cpu.fingerprint({"mode": "default"}) == plain
+    assert cpu.fingerprint({"max_fusion_size": 7}) != plain
+    assert cpu.fingerprint({"mode": "max-autotune"}) != plain
+    with torch._inductor.config.patch(max_fusion_size=7):
+        assert cpu.fingerprint({}) != plain
+        assert cpu.fingerprint({}) == cpu.fingerprint({"max_fusion_size": 7})
+
+
+def test_without_a_compiler_the_target_is_unavailable(monkeypatch, tmp_path):
+    assert cpu.why_not() is None
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    assert "C++ compiler" in cpu.why_not()
+    assert str(compile_with({})) == cpu.why_not()
+    config = XpuGraphConfig(target="cpu", vendor_compiler_config={}, fallback="eager")
+    torch.compiler.reset()
+    compiled = torch.compile(lambda x: x + 1, backend=XpuGraph(config))
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_a_tensor_made_on_another_device_is_refused():
+    config = XpuGraphConfig(target="cpu", vendor_compiler_config={}, enable_cache=False)
+    compiled = torch.compile(lambda: torch.ones(2, device="meta") + 1, backend=XpuGraph(config))
+    assert "is on meta" in str(raised(BackendError, compiled))

@@ -10,10 +10,3 @@ class TestToy(BackendConformance):
     target = "toy"
     foreign_device = "meta"
     bitwise = True
-
-
-@pytest.mark.usefixtures("toy_package")
-class TestToyKeepingSlots(BackendConformance):
-    target = "toy"
-    options = {"keep_slots": True}
-    bitwise = True

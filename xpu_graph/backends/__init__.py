@@ -41,6 +41,8 @@ class CompiledCallable(SerializableArtifact):
         why: why it cannot be stored.
     """
 
+    kind = "callable"  # of nothing that is stored: ``members`` gives the reason
+
     def __init__(
         self, function: Any, why: str = "the vendor compiler returned a bare callable"
     ) -> None:

@@ -13,9 +13,11 @@ import os
 import pathlib
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import fx
 from typing_extensions import override
 
@@ -29,6 +31,9 @@ from xpu_graph.torch_compat import (
     recorded_kernels,
     supplied_kernels,
 )
+
+_load_lock = threading.Lock()
+"""One load at a time: Inductor registers a kernel's module before the module is whole."""
 
 
 class SerializableCompiledFxGraph(SerializableArtifact):
@@ -64,8 +69,12 @@ class SerializableCompiledFxGraph(SerializableArtifact):
     def members(self) -> dict[str, bytes]:
         if self._serialize is None:
             raise NotCacheable("Inductor cannot serialise this graph")
+        try:
+            data = self._serialize()
+        except Exception as error:  # vendor code: it runs all the same, it is only not kept
+            raise NotCacheable(f"Inductor failed to serialise this graph: {error!r}") from error
         return {
-            "inductor.bin": self._serialize(),
+            "inductor.bin": data,
             **{f"kernels/{digest}.so": code for digest, code in self._libraries.items()},
         }
 
@@ -88,7 +97,7 @@ class SerializableCompiledFxGraph(SerializableArtifact):
                 path.write_bytes(code)
                 paths[digest] = str(path)
             try:
-                with supplied_kernels(paths):
+                with _load_lock, supplied_kernels(paths):
                     compiled = inductor_deserialize(data)
             except Exception as error:  # vendor code: whatever it raises, this entry is of no use
                 raise CacheError(f"Inductor does not load it: {error!r}") from error
@@ -111,13 +120,12 @@ def inductor_compiler(
     try:
         with recorded_kernels() as loaders:
             compiled, serialize = inductor_compile(gm, fake_inputs, _patches(options))
-    except (
-        Exception
-    ) as error:  # vendor code may raise anything; it is named and chained, not hidden
+        libraries = {
+            digest: pathlib.Path(kernel_path(loader)).read_bytes()
+            for digest, loader in loaders.items()
+        }
+    except Exception as error:  # vendor code may raise anything; it is named and chained
         raise BackendError(f"Inductor failed: {type(error).__name__}: {error}") from error
-    libraries = {
-        digest: pathlib.Path(kernel_path(loader)).read_bytes() for digest, loader in loaders.items()
-    }
     return SerializableCompiledFxGraph(compiled, serialize, libraries)
 
 
@@ -145,18 +153,33 @@ def fingerprint(options: Mapping[str, Any]) -> str:
     """A digest of the settings Inductor compiles under.
 
     Raises:
-        NotCacheable: a setting is a function without a ``uuid``.
+        NotCacheable: a setting is an object without a ``uuid``.
     """
-    settings = {**inductor_settings(), **_patches(options)}
-    parts = []
-    for name, value in sorted(settings.items()):
-        identity = value.uuid() if hasattr(value, "uuid") else value
-        if identity is None and value is not None:
-            raise NotCacheable(f"Inductor's {name} has no uuid")
-        if callable(identity):
-            raise NotCacheable(f"Inductor's {name} is a function, which has no identity")
-        parts.append(f"{name}={identity!r}")
+    try:
+        settings = {**inductor_settings(), **_patches(options)}
+    except RuntimeError as error:
+        raise NotCacheable(f"Inductor's settings have no identity: {error}") from error
+    parts = [f"{name}={_identity(value, name)}" for name, value in sorted(settings.items())]
     return "inductor " + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def _identity(value: Any, name: str) -> str:
+    """One text for equal settings, the same in every process."""
+    if value is None or isinstance(value, (bool, int, float, str, bytes, torch.dtype)):
+        return f"{type(value).__name__} {value!r}"
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__} [{', '.join(_identity(part, name) for part in value)}]"
+    if isinstance(value, (set, frozenset)):
+        return f"set [{', '.join(sorted(_identity(part, name) for part in value))}]"
+    if isinstance(value, Mapping):
+        pairs = [f"{_identity(key, name)}: {_identity(value[key], name)}" for key in value]
+        return f"dict [{', '.join(sorted(pairs))}]"
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    given = value.uuid() if callable(getattr(value, "uuid", None)) else None
+    if given is None:
+        raise NotCacheable(f"Inductor's {name} holds a {type(value).__name__} without a uuid")
+    return f"{type(value).__qualname__} {_identity(given, name)}"
 
 
 def why_not_cpp() -> str | None:

@@ -132,6 +132,7 @@ def build_key(
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         **{f"process.{name}": value for name, value in process_state().items()},
+        **{f"process.{name}": value for name, value in _kernel_choice().items()},
     }
     return CacheKey(tuple(factors.items()))
 
@@ -152,11 +153,26 @@ def canonical(value: Any, where: str) -> str:
         inner = ",".join(canonical(entry, where) for entry in value)
         return f"[{inner}]" if isinstance(value, list) else f"({inner})"
     if isinstance(value, Mapping):
-        pairs = sorted((str(key), canonical(value[key], f"{where}[{key!r}]")) for key in value)
+        pairs = sorted(
+            (canonical(key, where), canonical(value[key], f"{where}[{key!r}]")) for key in value
+        )
         return "{" + ",".join(f"{key}:{entry}" for key, entry in pairs) + "}"
     if isinstance(value, (torch.dtype, torch.device)):
         return str(value)
     raise NotCacheable(f"{where} holds a {type(value).__name__}, which has no identity")
+
+
+def _kernel_choice() -> dict[str, str]:
+    """What decides the rounding of operators that run while compiling: constants are folded."""
+    mkldnn = torch.backends.mkldnn
+    return {
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "mkldnn_deterministic": str(mkldnn.deterministic),
+        "mkldnn_precision": ",".join(
+            str(part.fp32_precision)
+            for part in (mkldnn, mkldnn.matmul, mkldnn.conv, mkldnn.rnn)  # type: ignore[attr-defined]
+        ),
+    }
 
 
 @functools.cache

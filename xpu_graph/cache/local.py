@@ -6,7 +6,8 @@
 The directory is private (0700), and so are the files (0600). A directory or file that belongs to
 someone else, or that others may write, is not used: whoever writes an entry decides what runs here.
 Files are written under another name and renamed, so a reader sees a whole entry or none. The lock
-is the operating system's (``flock``), which drops it when its holder dies.
+is the operating system's (``flock``), which drops it when its holder dies. What a killed writer
+left goes with a later eviction.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ DEFAULT_SIZE_LIMIT = 4 * 1024**3
 """Bytes the entries of a directory may take before the least recently used ones go."""
 
 _POLL_S = 0.05
+_ABANDONED_S = 3600.0
+"""Age after which a file that was never renamed belongs to a writer that died."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -56,45 +59,69 @@ class XpuGraphLocalCache(XpuGraphCache):
         if secret is None:
             secret = os.environb.get(b"XPUGRAPH_CACHE_HMAC_KEY", b"")
         super().__init__(secret)
-        self.path = pathlib.Path(path).expanduser()
+        self.path = pathlib.Path(path).expanduser().absolute()
         self._size_limit = size_limit
         self._complained: set[str] = set()
 
     @override
     @contextlib.contextmanager
     def writer(self, key: CacheKey | str, wait_s: float) -> Iterator[bool]:
-        handle = self._lock_file(str(key))
-        if handle is None:
-            yield True  # nothing can be stored here, so there is nobody to wait for
-            return
+        path = self.path / "locks" / self._checked(str(key))
+        deadline = time.monotonic() + wait_s
+        while True:
+            handle = self._open_lock(path)
+            if handle is None:
+                yield True  # nothing can be stored here, so there is nobody to wait for
+                return
+            held = _lock(handle, deadline)
+            if not held or _is_at(handle, path):
+                break
+            os.close(handle)  # its last holder removed it: the lock is another file by now
         try:
-            yield _lock(handle, wait_s)
+            yield held
         finally:
+            if held:
+                with contextlib.suppress(OSError):
+                    path.unlink()
             os.close(handle)
 
     def _read(self, digest: str) -> bytes | None:
         path = self._entry(digest)
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            # Without O_NONBLOCK a pipe in the place of an entry would be waited for.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            handle = os.open(path, flags)
         except FileNotFoundError:
             return None
         except OSError as error:
             self._complain(f"cache entry {path} cannot be opened: {error}")
             return None
-        with os.fdopen(handle, "rb") as file:
-            facts = os.fstat(file.fileno())
+        try:
+            facts = os.fstat(handle)
+            if not stat.S_ISREG(facts.st_mode):
+                self._complain(f"cache entry {path} is not used: it is not a file")
+                return None
             if facts.st_uid != os.getuid() or facts.st_mode & _OTHERS_WRITE:
                 self._complain(f"cache entry {path} is not used: others may have written it")
                 return None
-            if self._why_not_private(self.path):
+            if not self._is_private(self.path) or not self._is_private(path.parent):
                 return None
-            data = file.read()
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                data = file.read()
             with contextlib.suppress(OSError):  # a read-only cache is served all the same
-                os.utime(file.fileno())
+                os.utime(handle)
+        except OSError as error:
+            self._complain(f"cache entry {path} cannot be read: {error}")
+            return None
+        finally:
+            os.close(handle)
         return data
 
     def _write(self, digest: str, data: bytes) -> None:
         path = self._entry(digest)
+        if len(data) > self._size_limit:
+            self._complain(f"cache entry {path} is not kept: the cache may hold less than it alone")
+            return
         if not self._make_directory(path.parent):
             return
         temporary = None
@@ -111,16 +138,19 @@ class XpuGraphLocalCache(XpuGraphCache):
                 with contextlib.suppress(OSError):
                     pathlib.Path(temporary).unlink()
             return
-        self._evict()
+        self._evict(keep=path)
 
     def _remove(self, digest: str) -> None:
         with contextlib.suppress(OSError):
             self._entry(digest).unlink(missing_ok=True)
 
-    def _entry(self, digest: str) -> pathlib.Path:
+    def _checked(self, digest: str) -> str:
         if not re.fullmatch(r"[0-9a-f]{64}", digest):
             raise CacheError(f"{digest!r} is not a cache key: 64 hexadecimal digits are")
-        return self.path / digest[:2] / f"{digest}.xpug"
+        return digest
+
+    def _entry(self, digest: str) -> pathlib.Path:
+        return self.path / self._checked(digest)[:2] / f"{digest}.xpug"
 
     def _make_directory(self, directory: pathlib.Path) -> bool:
         try:
@@ -129,38 +159,46 @@ class XpuGraphLocalCache(XpuGraphCache):
         except OSError as error:
             self._complain(f"the cache directory {directory} cannot be made: {error}")
             return False
-        return not any(self._why_not_private(step) for step in (self.path, directory))
+        return self._is_private(self.path) and self._is_private(directory)
 
-    def _why_not_private(self, directory: pathlib.Path) -> str | None:
-        facts = directory.stat()
-        reason = None
+    def _is_private(self, directory: pathlib.Path) -> bool:
+        try:
+            facts = directory.stat()
+        except OSError as error:
+            self._complain(f"the cache directory {directory} is not used: {error}")
+            return False
         if facts.st_uid != os.getuid():
             reason = f"it belongs to user {facts.st_uid}"
         elif facts.st_mode & _OTHERS_WRITE:
             reason = f"others may write it (mode {stat.S_IMODE(facts.st_mode):04o})"
-        if reason:
-            self._complain(f"the cache directory {directory} is not used: {reason}")
-        return reason
+        else:
+            return True
+        self._complain(f"the cache directory {directory} is not used: {reason}")
+        return False
 
-    def _lock_file(self, digest: str) -> int | None:
-        locks = self.path / "locks"
-        if not self._make_directory(locks):
+    def _open_lock(self, path: pathlib.Path) -> int | None:
+        if not self._make_directory(path.parent):
             return None
         try:
-            return os.open(locks / digest, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            return os.open(path, flags, 0o600)
         except OSError as error:
-            self._complain(f"the cache lock {locks / digest} cannot be opened: {error}")
+            self._complain(f"the cache lock {path} cannot be opened: {error}")
             return None
 
-    def _evict(self) -> None:
+    def _evict(self, keep: pathlib.Path) -> None:
         """Remove the least recently used entries until the rest fits the limit."""
         entries = []
-        for path in self.path.glob("[0-9a-f][0-9a-f]/*.xpug"):
+        for path in self.path.glob("[0-9a-f][0-9a-f]/*"):
             with contextlib.suppress(OSError):
-                facts = path.stat()
-                entries.append((facts.st_mtime, facts.st_size, path))
-        total = sum(size for _, size, _ in entries)
-        for _, size, path in sorted(entries, key=lambda entry: entry[0])[:-1]:
+                facts = path.stat(follow_symlinks=False)
+                if path.name.startswith(".new-"):
+                    if facts.st_mtime < time.time() - _ABANDONED_S:
+                        path.unlink()
+                elif path.suffix == ".xpug":
+                    entries.append((path == keep, facts.st_mtime_ns, facts.st_size, path))
+        total = sum(size for _, _, size, _ in entries)
+        for _, _, size, path in sorted(entries):
             if total <= self._size_limit:
                 break
             with contextlib.suppress(OSError):
@@ -173,8 +211,7 @@ class XpuGraphLocalCache(XpuGraphCache):
             log.warning("%s", message)
 
 
-def _lock(handle: int, wait_s: float) -> bool:
-    deadline = time.monotonic() + wait_s
+def _lock(handle: int, deadline: float) -> bool:
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -188,13 +225,28 @@ def _lock(handle: int, wait_s: float) -> bool:
         time.sleep(_POLL_S)
 
 
+def _is_at(handle: int, path: pathlib.Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat(follow_symlinks=False))
+    except OSError:
+        return False
+
+
 def default_cache_path() -> pathlib.Path:
-    """``$XPUGRAPH_CACHE_DIR``, else ``$XDG_CACHE_HOME/xpu_graph``, else ``~/.cache/xpu_graph``."""
+    """``$XPUGRAPH_CACHE_DIR``, else ``$XDG_CACHE_HOME/xpu_graph``, else ``~/.cache/xpu_graph``.
+
+    A user without a home directory gets one of the directory for temporary files.
+    """
     chosen = os.environ.get("XPUGRAPH_CACHE_DIR")
     if chosen:
         return pathlib.Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
-    return (pathlib.Path(base) if base else pathlib.Path("~/.cache").expanduser()) / "xpu_graph"
+    if base:
+        return pathlib.Path(base) / "xpu_graph"
+    try:
+        return pathlib.Path.home() / ".cache" / "xpu_graph"
+    except RuntimeError:
+        return pathlib.Path(tempfile.gettempdir()) / f"xpu_graph-{os.getuid()}"
 
 
 def default_cache() -> XpuGraphCache:

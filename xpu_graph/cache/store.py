@@ -2,11 +2,15 @@
 
 A store moves bytes: a subclass implements ``_read``, ``_write`` and ``_remove`` and, where several
 processes share it, ``writer``. What a bad entry means is decided here, once: a logged miss.
+
+One key has a few slots: a vendor may compile a dynamic graph for some sizes only (Inductor adds
+guards such as ``rows <= 4096``), and what fits the others is kept beside it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import time
 from abc import ABC, abstractmethod
@@ -25,6 +29,9 @@ from xpu_graph.stage import Stage
 
 log = logging.getLogger(__name__)
 
+SLOTS = 4
+"""How many artifacts of one key are kept, each for sizes that the others are not for."""
+
 
 class XpuGraphCache(ABC):
     """Keeps artifacts by key.
@@ -35,6 +42,7 @@ class XpuGraphCache(ABC):
 
     def __init__(self, secret: bytes = b"") -> None:
         self._secret = secret
+        self._warned = False
 
     def cache_key(
         self,
@@ -70,10 +78,9 @@ class XpuGraphCache(ABC):
         Raises:
             NotCacheable: it has no stored form.
         """
-        digest = str(key)
         until = None if expire is None else time.time() + expire
-        data = value.convert_to_bytes(self._secret, key=digest, expires=until, **facts)
-        self._write(digest, data)
+        data = value.convert_to_bytes(self._secret, key=str(key), expires=until, **facts)
+        self._ask(self._write, self._slot_for(str(key), facts), data)
         return value
 
     def load_artifact(
@@ -87,32 +94,69 @@ class XpuGraphCache(ABC):
             key: its key.
             accept: looks at what was stored beside the artifact; False makes it a miss.
         """
-        digest = str(key)
-        data = self._read(digest)
-        if data is None:
+        for slot in _slots(str(key)):
+            data = self._ask(self._read, slot)
+            found = self._open(data, str(key), slot, accept) if data is not None else None
+            if found is not None:
+                return found
+        return None
+
+    def _ask(self, operation: Callable[..., Any], *args: Any) -> Any:
+        """Call the store; one that is down costs a warning, not the model."""
+        try:
+            return operation(*args)
+        except CacheError:
+            raise
+        except Exception as error:  # a store of someone else may raise anything
+            log.log(
+                logging.DEBUG if self._warned else logging.WARNING,
+                "the cache %s cannot be used: %r",
+                type(self).__name__,
+                error,
+            )
+            self._warned = True
             return None
+
+    def _open(
+        self, data: bytes, key: str, slot: str, accept: Callable[[Mapping[str, Any]], bool]
+    ) -> SerializableArtifact | None:
         try:
             manifest, members = unpack(data, self._secret)
-            if manifest.get("key") != digest:
+            if manifest.get("key") != key:
                 raise CacheError("the entry was stored under another key")
             expires = manifest.get("expires")
             if expires is not None and expires < time.time():
                 raise CacheError("the entry has expired")
             if not accept(manifest):
-                log.info("cache entry %s does not fit this program's shapes", digest)
+                log.info("cache entry %s does not fit this program's shapes", slot)
                 return None
             return rebuild(manifest["kind"], members)
         except CacheError as error:
             reason = str(error)
         except Exception as error:  # a plugged-in kind or a vendor's loader may raise anything
             reason = f"loading it failed: {error!r}"
-        log.warning("cache entry %s is not used: %s", digest, reason)
-        self._remove(digest)
+        log.warning("cache entry %s is not used: %s", slot, reason)
+        self._ask(self._remove, slot)
         return None
 
+    def _slot_for(self, key: str, facts: Mapping[str, Any]) -> str:
+        """The slot that is free or holds an artifact with the same facts; else the first one."""
+        for slot in _slots(key) if facts else ():
+            data = self._ask(self._read, slot)
+            if data is None:
+                return slot
+            try:
+                held, _ = unpack(data, self._secret)
+            except CacheError:
+                return slot
+            if all(held.get(name) == value for name, value in facts.items()):
+                return slot
+        return key
+
     def delete_artifact(self, key: CacheKey | str) -> None:
-        """Forget an entry; nothing happens if there is none."""
-        self._remove(str(key))
+        """Forget what is kept under a key; nothing happens if there is nothing."""
+        for slot in _slots(str(key)):
+            self._ask(self._remove, slot)
 
     @contextlib.contextmanager
     def writer(self, key: CacheKey | str, wait_s: float) -> Iterator[bool]:
@@ -130,6 +174,11 @@ class XpuGraphCache(ABC):
     @abstractmethod
     def _remove(self, digest: str) -> None:
         """Forget an entry."""
+
+
+def _slots(key: str) -> list[str]:
+    others = (hashlib.sha256(f"{key} {number}".encode()) for number in range(1, SLOTS))
+    return [key, *(digest.hexdigest() for digest in others)]
 
 
 class XpuGraphNoCache(XpuGraphCache):

@@ -17,7 +17,7 @@ def sharing(values: Sequence[Any]) -> list[int]:
     classes = []
     for position, value in enumerate(values):
         place = _region(value)
-        classes.append(-1 if place is None else first.setdefault(place[:2], position))
+        classes.append(-1 if place is None else first.setdefault((place[0], place[1]), position))
     return classes
 
 
@@ -45,7 +45,7 @@ def copies_of(values: Sequence[Any]) -> list[Any]:
         if region is None:
             copies.append(value.clone() if isinstance(value, torch.Tensor) else value)
             continue
-        shift, memory = copied[region[:2]]
+        shift, memory = copied[region[0], region[1]]
         copies.append(_laid_out(value, shift, memory))
     return copies
 

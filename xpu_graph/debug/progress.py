@@ -29,18 +29,19 @@ def progress(what: str, after_s: float = 1.0, stream: TextIO | None = None) -> I
         start = time.monotonic()
         if done.wait(after_s):
             return
-        rewrite = out.isatty()
-        while True:
-            seconds = time.monotonic() - start
-            out.write(
-                f"\r  {what} ... {seconds:.0f} s " if rewrite else f"  {what} ... {seconds:.0f} s\n"
-            )
-            out.flush()
-            if done.wait(1.0 if rewrite else 10.0):
-                break
-        if rewrite:
-            out.write("\r\x1b[K")
-            out.flush()
+        # A stream that is closed or full meanwhile: the work goes on without the line.
+        with contextlib.suppress(OSError, ValueError):
+            rewrite = out.isatty()
+            head, tail = ("\r", " ") if rewrite else ("", "\n")
+            while True:
+                seconds = time.monotonic() - start
+                out.write(f"{head}  {what} ... {seconds:.0f} s{tail}")
+                out.flush()
+                if done.wait(1.0 if rewrite else 10.0):
+                    break
+            if rewrite:
+                out.write("\r\x1b[K")
+                out.flush()
 
     thread = threading.Thread(target=show, daemon=True)
     thread.start()

@@ -7,6 +7,7 @@ Most passes are a ``RewritePass``: they look at one node at a time and name the 
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from enum import IntEnum
@@ -86,9 +87,14 @@ class RewritePass(Pass):
 
     def candidates(self, unit: Unit, since: int) -> Iterable[fx.Node]:
         """The nodes to visit, in graph order."""
-        for node in unit.rewriter.touched_since(since):
-            if self.targets is None or (node.op == "call_function" and node.target in self.targets):
-                yield node
+        if self.targets is None:
+            return unit.rewriter.touched_since(since)
+        if since:
+            touched = unit.rewriter.touched_since(since)
+            return [n for n in touched if n.op == "call_function" and n.target in self.targets]
+        find = unit.gm.graph.find_nodes
+        found = [find(op="call_function", target=t, sort=False) for t in self.targets]
+        return sorted(itertools.chain.from_iterable(found))
 
     @abstractmethod
     def visit(self, node: fx.Node, unit: Unit) -> None:

@@ -8,7 +8,9 @@
 A node is dropped when an earlier link of its chain has the same storage and the same dtype, shape,
 stride and offset: then it *is* the same tensor. Two links become one only where sizes are static.
 
-Left alone: a view that is itself an output next to its base (they are two tensor objects).
+Left alone: a view that is itself an output next to its base (they are two tensor objects), and a
+``view`` of a tensor with an unusual stride at a dimension of size 1, which it would normalise; and
+outputs behind an ``_unsafe_view`` of an input, which autograd takes for a tensor of its own.
 """
 
 from __future__ import annotations
@@ -23,9 +25,8 @@ from xpu_graph import fx as graph_facts
 from xpu_graph.fx import aten
 from xpu_graph.passes.base import Phase, RewritePass
 from xpu_graph.stage import Unit
-from xpu_graph.torch_compat import storage_id
 
-_RESHAPES = frozenset({aten.view.default, aten._unsafe_view.default, aten.reshape.default})
+_RESHAPES = frozenset({aten.view.default, aten._unsafe_view.default})
 _PERMUTES = frozenset({aten.permute.default, aten.transpose.int, aten.t.default})
 _OTHER_VIEWS = frozenset(
     {
@@ -39,6 +40,12 @@ _OTHER_VIEWS = frozenset(
         aten.unsqueeze.default,
     }
 )
+
+MAX_LINKS = 16
+"""How far up a chain is looked for an equal tensor; it keeps the pass linear."""
+
+_UNTRACKED = "an output would become a view of an input that autograd knows"
+_ODD_STRIDES = "a dimension of size 1 has an unusual stride"
 
 
 class CanonicalizeViews(RewritePass):
@@ -54,12 +61,18 @@ class CanonicalizeViews(RewritePass):
         base = node.args[0]
         if not isinstance(value, torch.Tensor) or not isinstance(base, fx.Node):
             return
+        if node.target is aten._unsafe_view.default and _leaves_with_input(node, unit):
+            unit.rewriter.refuse(_UNTRACKED)
+            return
         link: Any = base
-        while isinstance(link, fx.Node):
-            if _is_same_tensor(link, value) and unit.rewriter.replace(node, link):
+        for _ in range(MAX_LINKS):
+            if _is_same_tensor(node, link, unit) and unit.rewriter.replace(node, link):
                 return
             if link.op != "call_function" or link.target not in self.targets:
                 break
+            if link.target is aten._unsafe_view.default and _leaves_with_input(node, unit):
+                unit.rewriter.refuse(_UNTRACKED)
+                return
             link = link.args[0]
         self._join(node, base, unit)
 
@@ -69,7 +82,9 @@ class CanonicalizeViews(RewritePass):
         source = base.args[0]
         if node.target in _RESHAPES and base.target in _RESHAPES:
             shape = node.meta["val"].shape
-            if all(isinstance(size, int) for size in shape):
+            if not _has_plain_strides(source.meta["val"]):
+                unit.rewriter.refuse(_ODD_STRIDES)
+            else:
                 unit.rewriter.replace_with_call(node, aten.view.default, (source, list(shape)))
         elif node.target in _PERMUTES and base.target in _PERMUTES:
             inner, outer = _order(base), _order(node)
@@ -77,13 +92,36 @@ class CanonicalizeViews(RewritePass):
             unit.rewriter.replace_with_call(node, aten.permute.default, (source, order))
 
 
-def _is_same_tensor(link: fx.Node, value: torch.Tensor) -> bool:
-    other = link.meta.get("val")
-    return (
-        isinstance(other, torch.Tensor)
-        and storage_id(other) is not None
-        and storage_id(other) == storage_id(value)
-        and graph_facts.geometry_difference(value, other) is None
+def _leaves_with_input(node: fx.Node, unit: Unit) -> bool:
+    return unit.rewriter.is_returned(node) and unit.rewriter.memory.is_owned_outside(node)
+
+
+def _is_same_tensor(node: fx.Node, link: fx.Node, unit: Unit) -> bool:
+    value, other = node.meta["val"], link.meta.get("val")
+    memory = unit.rewriter.memory
+    if (
+        not isinstance(other, torch.Tensor)
+        or None in memory.storages(link)
+        or memory.storages(link) != memory.storages(node)
+        or graph_facts.geometry_difference(value, other) is not None
+    ):
+        return False
+    if node.target in _RESHAPES and not _has_plain_strides(other):
+        unit.rewriter.refuse(_ODD_STRIDES)
+        return False
+    return True
+
+
+def _has_plain_strides(value: torch.Tensor) -> bool:
+    """Whether dimensions of size 1 have the stride that ``view`` gives them.
+
+    ``view`` to the shape it has sets such strides anew on real tensors, but not on fake ones.
+    """
+    sizes, strides = value.shape, value.stride()
+    return all(
+        size != 1 or graph_facts.same_size(strides[i], sizes[i + 1] * strides[i + 1])
+        for i, size in enumerate(sizes[:-1])
+        if isinstance(size, int)
     )
 
 

@@ -47,11 +47,13 @@ def split_constant_part(unit: Unit, limit_bytes: int, lift_constants: bool) -> C
         lift_constants: whether constants that the module owns are to become inputs too.
     """
     constants = ConstantMap(unit, frozenset(unit.frozen), limit_bytes)
+    movable = {n for n in unit.gm.graph.nodes if _is_movable(n, constants, unit, lift_constants)}
     frontier = [
         node
         for node in unit.gm.graph.nodes
-        if _is_folded(node, constants, unit, lift_constants)
-        and any(user not in constants for user in node.users)
+        if node in movable
+        and isinstance(node.meta["val"], torch.Tensor)
+        and any(user not in movable for user in node.users)
     ]
     if not frontier:
         return None
@@ -74,14 +76,10 @@ def split_constant_part(unit: Unit, limit_bytes: int, lift_constants: bool) -> C
     return ConstantSplit(fold, unit, frozen_inputs, kept_inputs)
 
 
-def _is_folded(node: fx.Node, constants: ConstantMap, unit: Unit, lift_constants: bool) -> bool:
+def _is_movable(node: fx.Node, constants: ConstantMap, unit: Unit, lift_constants: bool) -> bool:
     if node.op == "get_attr":
         return lift_constants and node in constants and not unit.rewriter.is_returned(node)
-    return (
-        node.op == "call_function"
-        and node in constants.from_sources
-        and isinstance(node.meta["val"], torch.Tensor)
-    )
+    return node.op == "call_function" and node in constants.from_sources
 
 
 def _replace_by_inputs(unit: Unit, frontier: list[fx.Node], inputs: list[fx.Node]) -> list[Any]:

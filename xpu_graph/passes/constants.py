@@ -8,6 +8,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from xpu_graph import effects
 from xpu_graph import fx as graph_facts
 from xpu_graph.stage import Unit
 from xpu_graph.torch_compat import no_dispatch_modes
@@ -51,22 +52,24 @@ class ConstantMap:
             if isinstance(owned, torch.Tensor) and not self._unit.rewriter.is_written(node):
                 self._held[node] = _bytes(node)
             return False
+        used = node.all_input_nodes
+        if not all(argument in self._held for argument in used):
+            return False
         tensors = graph_facts.tensors_of(node)
         leaves = pytree.tree_leaves(node.meta.get("val"))
         if (
             not tensors
             or len(tensors) != len(leaves)
-            or not graph_facts.is_deterministic(node)
+            or not effects.is_deterministic(node)
             or not all(graph_facts.is_static(tensor) for tensor in tensors)
-            or not all(argument in self._held for argument in node.all_input_nodes)
             or self._unit.rewriter.is_written(node)
             or self._unit.rewriter.is_returned(node)
         ):
             return False
-        held = sum(self._held[argument] for argument in node.all_input_nodes)
+        held = sum(self._held[argument] for argument in used)
         if _bytes(node) > max(self._limit, held):
             return False
-        self._held[node] = min(held, _bytes(node)) if node.all_input_nodes else 0
+        self._held[node] = min(held, _bytes(node)) if used else 0
         return True
 
 

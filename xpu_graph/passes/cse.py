@@ -19,10 +19,28 @@ import torch
 from torch import fx
 from typing_extensions import override
 
-from xpu_graph import fx as graph_facts
+from xpu_graph import effects
 from xpu_graph.config import XpuGraphConfig
 from xpu_graph.passes.base import Phase, RewritePass
 from xpu_graph.stage import Unit
+
+_PLAIN = frozenset(
+    {
+        bool,
+        int,
+        str,
+        type(None),
+        type(...),
+        torch.device,
+        torch.dtype,
+        torch.layout,
+        torch.memory_format,
+    }
+)
+"""Kinds of literals that are equal exactly if they compare equal and are of one kind."""
+
+MAX_KEPT_APART = 4
+"""How many equal expressions that cannot be merged are remembered; it keeps the pass linear."""
 
 
 class CommonSubexpressions(RewritePass):
@@ -33,31 +51,40 @@ class CommonSubexpressions(RewritePass):
 
     def __init__(self, config: XpuGraphConfig) -> None:
         super().__init__(config)
-        self._known: dict[object, list[fx.Node]] = {}
+        self._known: dict[object, list[tuple[fx.Node, int]]] = {}
 
     @override
     def visit(self, node: fx.Node, unit: Unit) -> None:
         key = _key(node, unit)
         if key is None:
             return
+        rewriter = unit.rewriter
         same = self._known.setdefault(key, [])
-        for other in same:
-            if other is node or not unit.rewriter.is_alive(other) or _key(other, unit) != key:
-                continue
+        same[:] = [
+            entry for entry in same if entry[0] is not node and self._holds(*entry, unit, key)
+        ]
+        for other, _ in same:
             earlier, later = (other, node) if other < node else (node, other)
-            if unit.rewriter.replace(later, earlier):
+            if rewriter.replace(later, earlier):
                 if later is node:
                     return
                 break
-        if node not in same:
-            same.append(node)
+        if len(same) < MAX_KEPT_APART:
+            same.append((node, rewriter.clock))
+
+    def _holds(self, other: fx.Node, seen: int, unit: Unit, key: object) -> bool:
+        """Whether a node that had a key when it was seen still has it."""
+        rewriter = unit.rewriter
+        if not rewriter.is_alive(other):
+            return False
+        return not rewriter.is_touched_since(other, seen) or _key(other, unit) == key
 
 
 def _key(node: fx.Node, unit: Unit) -> object | None:
     """What two equal expressions agree on; None for a node that must not be merged."""
     if node.op == "get_attr":
         return None if unit.rewriter.is_written(node) else ("get_attr", node.target)
-    if not graph_facts.is_deterministic(node):
+    if not effects.is_deterministic(node):
         return None
     try:
         arguments = (_literal(node.args, unit, node), _literal(node.kwargs, unit, node))
@@ -67,22 +94,20 @@ def _key(node: fx.Node, unit: Unit) -> object | None:
 
 
 def _literal(value: Any, unit: Unit, reader: fx.Node) -> object:
-    if isinstance(value, fx.Node):
-        return ("node", value, unit.rewriter.writes_before(reader, value))
+    kind = type(value)
+    if kind is fx.Node:
+        return (value, unit.rewriter.writes_before(reader, value))
+    if kind in _PLAIN:
+        return (kind, value)
+    if kind is float:
+        return (kind, struct.pack("<d", value))
+    if kind is complex:
+        return (kind, struct.pack("<dd", value.real, value.imag))
     if isinstance(value, (list, tuple)):
-        return ("list", *(_literal(entry, unit, reader) for entry in value))
+        return (list, *[_literal(entry, unit, reader) for entry in value])
     if isinstance(value, dict):
-        return ("dict", *((key, _literal(value[key], unit, reader)) for key in sorted(value)))
-    if isinstance(value, float):
-        return ("float", struct.pack("<d", value))
-    if isinstance(value, complex):
-        return ("complex", struct.pack("<dd", value.real, value.imag))
-    if isinstance(value, slice):
-        return (
-            "slice",
-            *(_literal(p, unit, reader) for p in (value.start, value.stop, value.step)),
-        )
-    known = (bool, int, str, type(None), type(...), torch.dtype, torch.device, torch.layout)
-    if isinstance(value, (*known, torch.memory_format)):
-        return (type(value).__name__, value)
-    raise TypeError(type(value).__name__)
+        return (dict, *[(key, _literal(value[key], unit, reader)) for key in sorted(value)])
+    if kind is slice:
+        parts = (value.start, value.stop, value.step)
+        return (kind, *[_literal(part, unit, reader) for part in parts])
+    raise TypeError(kind.__name__)

@@ -29,5 +29,5 @@ class DeadCode(Pass):
         changed = False
         for node in reversed(unit.gm.graph.nodes):
             if not node.users and node.op not in ("placeholder", "output"):
-                changed |= rewriter.erase_if_dead(node)
+                changed |= rewriter.erase(node)
         return changed

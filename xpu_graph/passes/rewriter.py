@@ -7,27 +7,38 @@ is sound for readers outside the pattern (outputs, aliases, mutations) is decide
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
-from torch.utils import _pytree as pytree
 
+from xpu_graph import effects
 from xpu_graph import fx as graph_facts
+from xpu_graph.fx import aten
+from xpu_graph.passes.memory import Memory, storages_in
 from xpu_graph.stage import Unit
-from xpu_graph.torch_compat import detect_fake_mode, storage_id
+
+_READS_WHOLE_STORAGE = frozenset(
+    {aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default}
+)
+_FAKE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError)
+"""What operators raise on arguments they do not take."""
 
 
 class Rewriter:
     """Checked changes of one graph.
 
     Attributes:
+        memory: who shares memory with whom.
+        fake_mode: the mode the graph's fake values belong to.
         applied: how many changes were made so far.
         clock: grows with every change; see ``touched_since``.
         firings: applied rewrites, by pass.
         refusals: refused rewrites, by (pass, reason).
+        pass_name: the pass that is at work.
     """
 
     def __init__(
@@ -35,6 +46,8 @@ class Rewriter:
     ) -> None:
         self.unit = unit
         self.graph = unit.gm.graph
+        self.memory = Memory(self.graph)
+        self.fake_mode = graph_facts.fake_mode_of(self.graph)
         self.applied = 0
         self.clock = 1
         self.firings: Counter[str] = Counter()
@@ -42,23 +55,6 @@ class Rewriter:
         self.pass_name = ""
         self._allow = allow
         self._stamp: dict[fx.Node, int] = dict.fromkeys(self.graph.nodes, 1)
-        values = [node.meta.get("val") for node in self.graph.nodes]
-        self.fake_mode = detect_fake_mode(values)
-        self._outputs = Counter(graph_facts.output_leaves(self.graph))
-        self._storage_returns: Counter[int | None] = Counter()
-        for leaf, times in self._outputs.items():
-            self._storage_returns.update(dict.fromkeys(graph_facts.storages_of(leaf), times))
-        self._owned_outside = {
-            storage
-            for node in self.graph.nodes
-            if node.op in ("placeholder", "get_attr")
-            for storage in graph_facts.storages_of(node)
-        }
-        self._writes: dict[int | None, list[fx.Node]] = {}
-        for node in self.graph.nodes:
-            for written in graph_facts.written_args(node):
-                for storage in graph_facts.storages_of(written):
-                    self._writes.setdefault(storage, []).append(node)
 
     # --- what passes ask ----------------------------------------------------------------------
 
@@ -70,25 +66,25 @@ class Rewriter:
         """The nodes that were made, or whose neighbours changed, after a time; in graph order."""
         if clock == 0:
             return list(self.graph.nodes)
+        if clock >= self.clock:
+            return []
         return sorted(node for node, stamp in self._stamp.items() if stamp > clock)
+
+    def is_touched_since(self, node: fx.Node, clock: int) -> bool:
+        """Whether a node of the graph was touched after a time."""
+        return self._stamp[node] > clock
 
     def is_written(self, node: fx.Node) -> bool:
         """Whether anything in the graph writes to memory that the node's value lives in."""
-        return any(storage in self._writes for storage in graph_facts.storages_of(node))
+        return self.memory.is_written(node)
 
     def writes_before(self, node: fx.Node, argument: fx.Node) -> int:
         """How many writes to the argument's memory come before the node."""
-        if not self._writes:
-            return 0
-        return sum(
-            write < node
-            for storage in graph_facts.storages_of(argument)
-            for write in self._writes.get(storage, ())
-        )
+        return self.memory.writes_before(node, argument)
 
     def is_returned(self, node: fx.Node) -> bool:
         """Whether memory of the node's value leaves the graph through an output."""
-        return any(self._storage_returns[storage] for storage in graph_facts.storages_of(node))
+        return self.memory.is_returned(node)
 
     # --- what passes do -----------------------------------------------------------------------
 
@@ -99,16 +95,17 @@ class Rewriter:
     def replace(self, old: fx.Node, new: fx.Node) -> bool:
         """Let all users of ``old`` read ``new`` instead, if nobody can tell the difference.
 
+        Args:
+            old: the node that goes.
+            new: a node before every user of ``old``, whose content is the same.
+
         Returns:
             Whether it was done. If not, the reason was recorded.
         """
-        reason = self._why_not(old, new.meta.get("val"), new)
-        if reason is None and not self._allow(self.unit, self.pass_name):
-            reason = "out of fuel"
-        if reason is not None:
-            self.refuse(reason)
+        moved = self._views_to_move(old, new.meta.get("val"), new)
+        if moved is None:
             return False
-        self._substitute(old, new)
+        self._substitute(old, new, moved)
         return True
 
     def replace_with_call(
@@ -120,24 +117,34 @@ class Rewriter:
             The new node, or None where it was refused; the reason was then recorded.
         """
         kwargs = kwargs or {}
-        fakes = fx.map_arg((args, kwargs), lambda argument: argument.meta["val"])
-        symbolic = any(
-            not graph_facts.is_static(tensor)
-            for node in (old, *(a for a in args if isinstance(a, fx.Node)))
+        read: list[fx.Node] = []
+        fx.map_arg((args, kwargs), read.append)
+        if not all(
+            graph_facts.is_static(tensor)
+            for node in (old, *read)
             for tensor in graph_facts.tensors_of(node)
-        )
-        if symbolic:
+        ):
             self.refuse("sizes are symbolic")
             return None
         try:
+            fakes = fx.map_arg((args, kwargs), lambda argument: argument.meta["val"])
             value = graph_facts.call_fake(target, *fakes, self.fake_mode)
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        except _FAKE_ERRORS as error:
             self.refuse(f"{target} does not take these arguments ({type(error).__name__})")
+            return None
+        is_view = set(storages_in(value)) <= set(self.memory.storages(old))
+        if not is_view and any(
+            self.is_written(node) for node in read if node not in old.all_input_nodes
+        ):
+            self.refuse("a read would move across a write")
             return None
         return self._insert(old, "call_function", target, args, kwargs, value)
 
     def replace_with_constant(self, old: fx.Node, name: str, tensor: torch.Tensor) -> bool:
         """Replace a node by a tensor that the module owns under ``name``."""
+        if self.is_returned(old):
+            self.refuse("an output would share memory with a constant")
+            return False
         mode = self.fake_mode
         value = mode.from_tensor(tensor, static_shapes=True) if mode is not None else tensor
         node = self._insert(
@@ -151,53 +158,85 @@ class Rewriter:
         )
         return node is not None
 
+    def erase(self, node: fx.Node) -> bool:
+        """Remove a node nobody uses, as a rewrite of its own; see ``erase_if_dead``."""
+        if node.users or not effects.is_removable(node):
+            return False
+        if not self._allow(self.unit, self.pass_name):
+            self.refuse("out of fuel")
+            return False
+        self.applied += 1
+        self.firings[self.pass_name] += 1
+        return self.erase_if_dead(node)
+
     def erase_if_dead(self, node: fx.Node) -> bool:
         """Remove a node nobody uses, and then its arguments where they became unused."""
-        if node.users or not self.is_alive(node) or not graph_facts.is_removable(node):
-            return False
+        erased = False
         pending = [node]
         while pending:
             dead = pending.pop()
-            if dead.users or not self.is_alive(dead) or not graph_facts.is_removable(dead):
+            if dead.users or not self.is_alive(dead) or not effects.is_removable(dead):
                 continue
             inputs = dead.all_input_nodes
             self.graph.erase_node(dead)
             del self._stamp[dead]
+            self.memory.forget(dead)
             self._changed(*inputs)
             pending += inputs
-        return True
+            erased = True
+        return erased
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _why_not(self, old: fx.Node, value: Any, new: fx.Node | None) -> str | None:
-        difference = graph_facts.value_difference(old.meta.get("val"), value)
-        if difference is not None:
-            return difference
-        if new is not None and self._outputs[old]:
-            if new.op == "placeholder":
-                return "an output would be the caller's own tensor object"
-            if self._outputs[new]:
-                return "two outputs would be one tensor object"
-        olds = graph_facts.tensors_of(old)
-        news = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-        for before, after in zip(olds, news, strict=True):
-            old_storage, new_storage = storage_id(before), storage_id(after)
-            if old_storage is None or new_storage is None:
-                return "the tensor has no ordinary storage"
-            if old_storage == new_storage:
+    def _views_to_move(
+        self, old: fx.Node, value: Any, new: fx.Node | None
+    ) -> dict[fx.Node, Any] | None:
+        """Every check of a replacement of ``old``; touches nothing.
+
+        Returns:
+            The fake values that views of ``old`` will have, or None where it was refused.
+        """
+        reason = graph_facts.value_difference(old.meta.get("val"), value)
+        if reason is None and new is not None:
+            reason = self.memory.why_not_same_object(old, new)
+        moved: dict[fx.Node, Any] = {}
+        storages = storages_in(value)
+        if reason is None and (None in storages or storages != self.memory.storages(old)):
+            reason = self._recompute_views(old, value, moved)
+            if reason is None:
+                reason = self.memory.why_not_move(old, value, moved)
+        if reason is None and not self._allow(self.unit, self.pass_name):
+            reason = "out of fuel"
+        if reason is not None:
+            self.refuse(reason)
+            return None
+        return moved
+
+    def _recompute_views(self, old: fx.Node, value: Any, moved: dict[fx.Node, Any]) -> str | None:
+        """Fill ``moved`` with the values of what shares memory with ``old``, or say why not."""
+        stale = set(self.memory.storages(old))
+        pending = list(old.users)
+        heapq.heapify(pending)
+        while pending:
+            node = heapq.heappop(pending)
+            if node in moved or node.op == "output" or not stale & set(self.memory.storages(node)):
                 continue
-            if old_storage in self._writes or new_storage in self._writes:
-                return "the memory is written to elsewhere in the graph"
-            if not self._storage_returns[old_storage]:
-                continue
-            if old_storage in self._owned_outside:
-                return "an output would no longer share memory with an input"
-            if new_storage in self._owned_outside:
-                return "an output would share memory with an input or a constant"
-            if self._storage_returns[new_storage]:
-                return "two outputs would share memory"
-            if not _same_extent(before, after):
-                return "an output's memory would have another size"
+            if node.target in _READS_WHOLE_STORAGE:
+                return "a view reads memory beyond the tensor"
+            args, kwargs = fx.map_arg(
+                (node.args, node.kwargs),
+                lambda used: value if used is old else moved.get(used, used.meta.get("val")),
+            )
+            try:
+                fresh = graph_facts.call_fake(node.target, args, kwargs, self.fake_mode)
+            except _FAKE_ERRORS as error:
+                return f"a view of it could not be made again ({type(error).__name__})"
+            difference = graph_facts.value_difference(node.meta.get("val"), fresh)
+            if difference is not None:
+                return f"in a view, {difference}"
+            moved[node] = fresh
+            for user in node.users:
+                heapq.heappush(pending, user)
         return None
 
     def _insert(
@@ -210,14 +249,8 @@ class Rewriter:
         value: Any,
         prepare: Callable[[], None] = lambda: None,
     ) -> fx.Node | None:
-        if op == "get_attr" and self.is_returned(old):
-            self.refuse("an output would share memory with a constant")
-            return None
-        reason = self._why_not(old, value, None)
-        if reason is None and not self._allow(self.unit, self.pass_name):
-            reason = "out of fuel"
-        if reason is not None:
-            self.refuse(reason)
+        moved = self._views_to_move(old, value, None)
+        if moved is None:
             return None
         prepare()
         with self.graph.inserting_before(old):
@@ -225,50 +258,23 @@ class Rewriter:
         node.meta["val"] = value
         graph_facts.inherit_provenance(node, old)
         self._stamp[node] = self.clock
-        if op == "get_attr":
-            self._owned_outside.update(graph_facts.storages_of(node))
-        self._substitute(old, node)
+        self.memory.add(node)
+        self._substitute(old, node, moved)
         return node
 
-    def _substitute(self, old: fx.Node, new: fx.Node) -> None:
-        moved = graph_facts.storages_of(old) != graph_facts.storages_of(new)
+    def _substitute(self, old: fx.Node, new: fx.Node, moved: dict[fx.Node, Any]) -> None:
         users = list(old.users)
-        returned = self._outputs.pop(old, 0)
-        if returned:
-            self._storage_returns.subtract(dict.fromkeys(graph_facts.storages_of(old), returned))
-            self._storage_returns.update(dict.fromkeys(graph_facts.storages_of(new), returned))
-            self._outputs[new] += returned
-        stale = set(graph_facts.storages_of(old))
+        self.memory.hand_over_outputs(old, new)
         old.replace_all_uses_with(new)
+        for node, value in moved.items():
+            self.memory.set_value(node, value)
         self.applied += 1
         self.firings[self.pass_name] += 1
         self._changed(new, *users, *old.all_input_nodes)
-        if moved:
-            self._repair_views(users, stale)
         self.erase_if_dead(old)
-
-    def _repair_views(self, users: list[fx.Node], stale: set[int | None]) -> None:
-        """Recompute the fake values of views of a replaced tensor: their storage is another now."""
-        pending = [user for user in users if user.op != "output"]
-        while pending:
-            node = pending.pop()
-            if not stale & set(graph_facts.storages_of(node)):
-                continue
-            returned = self._outputs[node]
-            before = dict.fromkeys(graph_facts.storages_of(node), returned)
-            node.meta["val"] = graph_facts.run_fake(node, self.fake_mode)
-            if returned:
-                self._storage_returns.subtract(before)
-                self._storage_returns.update(dict.fromkeys(graph_facts.storages_of(node), returned))
-            pending += [user for user in node.users if user.op != "output"]
 
     def _changed(self, *nodes: fx.Node) -> None:
         self.clock += 1
         for node in nodes:
             if node in self._stamp:
                 self._stamp[node] = self.clock
-
-
-def _same_extent(before: torch.Tensor, after: torch.Tensor) -> bool:
-    old, new = before.untyped_storage().nbytes(), after.untyped_storage().nbytes()
-    return graph_facts.same_size(old, new)

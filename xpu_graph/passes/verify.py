@@ -14,12 +14,14 @@ import torch
 from torch import fx
 from typing_extensions import override
 
+from xpu_graph import effects
 from xpu_graph import fx as graph_facts
 from xpu_graph.errors import PassError
 from xpu_graph.hooks import Hook
 from xpu_graph.passes.base import Pass
+from xpu_graph.passes.memory import storages_in
 from xpu_graph.stage import Unit
-from xpu_graph.torch_compat import detect_fake_mode, guard_count
+from xpu_graph.torch_compat import guard_count
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Contract:
     output_aliases: tuple[tuple[int, ...], ...]
     ordered: tuple[str, ...]
     guards: int
+    nodes: frozenset[str]
+    has_provenance: bool
 
     @classmethod
     def of(cls, unit: Unit) -> Contract:
@@ -41,9 +45,19 @@ class Contract:
             inputs=tuple(node.name for node in graph_facts.placeholders(graph)),
             output_values=tuple(leaf.meta.get("val") for leaf in leaves),
             output_aliases=_alias_classes(graph, leaves),
-            ordered=tuple(str(n.target) for n in graph.nodes if graph_facts.is_ordered(n)),
+            ordered=_ordered(graph),
             guards=guard_count(unit.fake_inputs),
+            nodes=frozenset(node.name for node in graph.nodes),
+            has_provenance=all(
+                graph_facts.has_provenance(node)
+                for node in graph.nodes
+                if node.op == "call_function"
+            ),
         )
+
+
+def _ordered(graph: fx.Graph) -> tuple[str, ...]:
+    return tuple(f"{n.name} ({n.target})" for n in graph.nodes if effects.is_ordered(n))
 
 
 def _alias_classes(graph: fx.Graph, leaves: list[fx.Node]) -> tuple[tuple[int, ...], ...]:
@@ -89,7 +103,7 @@ def _has_aliases(unit: Unit, contract: Contract) -> str | None:
 
 
 def _keeps_order(unit: Unit, contract: Contract) -> str | None:
-    ordered = tuple(str(n.target) for n in unit.gm.graph.nodes if graph_facts.is_ordered(n))
+    ordered = _ordered(unit.gm.graph)
     if ordered != contract.ordered:
         return f"random, mutating or effectful operators {contract.ordered} became {ordered}"
     return None
@@ -102,28 +116,47 @@ def _adds_no_guard(unit: Unit, contract: Contract) -> str | None:
 
 def _has_true_values(unit: Unit, contract: Contract) -> str | None:
     """Every fake value is what the operator gives on its arguments' fake values."""
-    mode = detect_fake_mode([node.meta.get("val") for node in unit.gm.graph.nodes])
+    mode = graph_facts.fake_mode_of(unit.gm.graph)
     for node in unit.gm.graph.nodes:
-        if node.op == "output":
+        target = node.target
+        if not isinstance(target, torch._ops.OpOverload) or not target._schema.returns:
             continue
         if "val" not in node.meta:
             return f"node {node.name} has no fake value"
-        if not isinstance(node.target, torch._ops.OpOverload) or not _is_checkable(node):
+        if not _is_checkable(node):
             continue
         fresh = graph_facts.run_fake(node, mode)
-        difference = graph_facts.value_difference(node.meta["val"], fresh)
+        difference = graph_facts.value_difference(node.meta["val"], fresh, ignore_offset=True)
+        if difference is None and _shared(node, node.meta["val"]) != _shared(node, fresh):
+            difference = "it shares memory with other arguments"
         if difference:
             return f"the fake value of {node.name} is stale: {difference}"
     return None
 
 
+def _shared(node: fx.Node, value: Any) -> list[list[fx.Node]]:
+    """For each tensor of a value of the node, the arguments it shares memory with."""
+    return [
+        [used for used in node.all_input_nodes if storage in graph_facts.storages_of(used)]
+        for storage in storages_in(value)
+    ]
+
+
 def _is_checkable(node: fx.Node) -> bool:
     """Whether running the operator on fakes again is free of effects and of new symbols."""
-    return graph_facts.is_deterministic(node) and all(
+    return effects.is_deterministic(node) and all(
         graph_facts.is_static(tensor)
         for used in (node, *node.all_input_nodes)
         for tensor in graph_facts.tensors_of(used)
     )
+
+
+def _has_provenance(unit: Unit, contract: Contract) -> str | None:
+    for node in unit.gm.graph.nodes:
+        is_new = contract.has_provenance and node.name not in contract.nodes
+        if is_new and not graph_facts.has_provenance(node):
+            return f"the new node {node.name} does not say where it comes from"
+    return None
 
 
 RULES: dict[str, Callable[[Unit, Contract], str | None]] = {
@@ -133,6 +166,7 @@ RULES: dict[str, Callable[[Unit, Contract], str | None]] = {
     "outputs share memory as before": _has_aliases,
     "random and effectful operators stay in order": _keeps_order,
     "no guard is added": _adds_no_guard,
+    "new nodes say where they come from": _has_provenance,
     "fake values are true": _has_true_values,
 }
 """Rule -> its check."""

@@ -1,0 +1,178 @@
+"""What a node may do besides computing its result: draw random numbers, write, assert, have effects."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from xpu_graph.fx import aten, attribute
+
+_SIZE_ARITHMETIC = (
+    "abs add and_ eq floordiv ge getitem gt index invert le lshift lt mod mul ne neg not_ or_ pos "
+    "pow rshift sub truediv xor"
+)
+_SYMBOLIC_FUNCTIONS = frozenset(
+    {
+        torch.sym_float,
+        torch.sym_int,
+        torch.sym_ite,
+        torch.sym_max,
+        torch.sym_min,
+        torch.sym_not,
+        torch.sym_sum,
+        *(getattr(operator, name) for name in _SIZE_ARITHMETIC.split()),
+    }
+)
+_FUNCTIONAL_HIGHER_ORDER = frozenset(
+    {
+        "associative_scan",
+        "auto_functionalized",
+        "auto_functionalized_v2",
+        "cond",
+        "flex_attention",
+        "invoke_subgraph",
+        "map_impl",
+        "scan",
+        "triton_kernel_wrapper_functional",
+        "while_loop",
+    }
+)
+"""Higher-order operators that write to no argument; what is not listed may do anything."""
+
+_TRUSTED_NAMESPACES = ("aten", "prims")
+_UNINITIALISED = frozenset(
+    {
+        aten.empty.memory_format,
+        aten.empty_like.default,
+        aten.empty_permuted.default,
+        aten.empty_strided.default,
+        aten.new_empty.default,
+        aten.new_empty_strided.default,
+    }
+)
+
+
+def is_random(node: fx.Node) -> bool:
+    """Whether the node draws from a random generator."""
+    return _draws(node.target)
+
+
+def written_args(node: fx.Node) -> list[fx.Node]:
+    """The nodes whose memory this node writes to.
+
+    An operator's schema says so. What has no schema, and is not known to be functional, may write
+    to everything it is given.
+    """
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        opaque = node.op in ("call_module", "call_method") or (
+            node.op == "call_function"
+            and target not in _SYMBOLIC_FUNCTIONS
+            and not _is_functional_higher_order(target)
+        )
+        return node.all_input_nodes if opaque else []
+    if not target._schema.is_mutable:
+        return []
+    written: list[fx.Node] = []
+    for position, argument in enumerate(target._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        given = node.kwargs.get(argument.name)
+        if given is None and position < len(node.args):
+            given = node.args[position]
+        written += [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, fx.Node)]
+    return written
+
+
+def is_removable(node: fx.Node) -> bool:
+    """Whether the node may go when nobody uses it.
+
+    Random, mutating, effectful and asserting operators stay, and so does what binds an unbacked
+    symbol. A higher-order operator goes only if it is functional and nothing inside has to stay.
+    """
+    if node.op in ("placeholder", "output", "call_module", "call_method"):
+        return False
+    if node.op == "get_attr":
+        return True
+    if node.meta.get("unbacked_bindings"):
+        return False
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return not _is_impure(node)
+    return target in _SYMBOLIC_FUNCTIONS or (
+        _is_functional_higher_order(target)
+        and not node.is_impure()
+        and not any(_draws(argument) for argument in node.args)
+        and all(
+            is_removable(inner)
+            for submodule in _subgraphs(node)
+            for inner in submodule.graph.nodes
+            if inner.op not in ("placeholder", "output")
+        )
+    )
+
+
+def is_deterministic(node: fx.Node) -> bool:
+    """Whether two calls with equal arguments give equal results and touch nothing else.
+
+    Only torch's own operators are trusted to: a custom operator may count, log or draw.
+    """
+    if node.op != "call_function" or node.meta.get("unbacked_bindings"):
+        return False
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return target in _SYMBOLIC_FUNCTIONS
+    return (
+        target.namespace in _TRUSTED_NAMESPACES
+        and target not in _UNINITIALISED
+        and not _is_impure(node)
+    )
+
+
+def is_ordered(node: fx.Node) -> bool:
+    """Whether the node's place among its kind is part of the program: random, mutating, effects."""
+    return node.op in ("call_function", "call_module", "call_method") and not is_removable(node)
+
+
+def _draws(target: Any) -> bool:
+    return (
+        isinstance(target, torch._ops.OpOverload)
+        and torch.Tag.nondeterministic_seeded in target.tags
+    )
+
+
+def _is_functional_higher_order(target: Any) -> bool:
+    return (
+        isinstance(target, torch._ops.HigherOrderOperator)
+        and str(target) in _FUNCTIONAL_HIGHER_ORDER
+    )
+
+
+_known_impure: dict[torch._ops.OpOverload, bool] = {}
+
+
+def _is_impure(node: fx.Node) -> bool:
+    """Whether an operator call draws, writes, asserts or has another effect."""
+    target = node.target
+    assert isinstance(target, torch._ops.OpOverload)
+    known = _known_impure.get(target)
+    if known is None:
+        schema = target._schema
+        known = _draws(target) or schema.is_mutable or not schema.returns or bool(node.is_impure())
+        if target.namespace in _TRUSTED_NAMESPACES:  # an effect may be registered for others later
+            _known_impure[target] = known
+    return known
+
+
+def _subgraphs(node: fx.Node) -> Iterator[fx.GraphModule]:
+    owner = node.graph.owning_module
+    for used in node.all_input_nodes:
+        if used.op == "get_attr" and owner is not None:
+            value = attribute(owner, str(used.target))
+            if isinstance(value, fx.GraphModule):
+                yield value

@@ -1,0 +1,183 @@
+"""Who shares memory with whom in a graph, who writes to it, and whether it leaves the graph.
+
+Memory is told apart by the storages of fake values. Every value that was ever in the graph is kept
+here, because the number of a freed storage is given to the next one.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from xpu_graph import effects
+from xpu_graph import fx as graph_facts
+from xpu_graph.torch_compat import storage_id
+
+
+class Memory:
+    """Facts about the memory of one graph, kept up to date by the rewriter.
+
+    Attributes:
+        outputs: how often the graph returns a node.
+    """
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self._storages: dict[fx.Node, tuple[int | None, ...]] = {}
+        self._kept: list[Any] = []
+        self._owned_outside: set[int | None] = set()
+        self._writes: dict[int | None, list[fx.Node]] = {}
+        self._returns: Counter[int | None] = Counter()
+        self.outputs = Counter(graph_facts.output_leaves(graph))
+        for node in graph.nodes:
+            self.add(node)
+        for node in graph.nodes:
+            for written in effects.written_args(node):
+                for storage in self.storages(written):
+                    self._writes.setdefault(storage, []).append(node)
+        for leaf, times in self.outputs.items():
+            self._returns.update(dict.fromkeys(self.storages(leaf), times))
+
+    def storages(self, node: fx.Node) -> tuple[int | None, ...]:
+        """The storages of the tensors in a node's value, in order; None for an unusual one."""
+        return self._storages[node]
+
+    def is_written(self, node: fx.Node) -> bool:
+        """Whether anything in the graph writes to memory of the node's value."""
+        return any(storage in self._writes for storage in self.storages(node))
+
+    def writes_before(self, node: fx.Node, argument: fx.Node) -> int:
+        """How many writes to the argument's memory come before the node."""
+        if not self._writes:
+            return 0
+        return sum(
+            write < node
+            for storage in self.storages(argument)
+            for write in self._writes.get(storage, ())
+        )
+
+    def is_returned(self, node: fx.Node) -> bool:
+        """Whether memory of the node's value leaves the graph through an output."""
+        return any(self._returns[storage] for storage in self.storages(node))
+
+    def is_owned_outside(self, node: fx.Node) -> bool:
+        """Whether the node's value lives in memory of an input or of a constant."""
+        return any(storage in self._owned_outside for storage in self.storages(node))
+
+    def why_not_same_object(self, old: fx.Node, new: fx.Node) -> str | None:
+        """Why an output must not become this very node; None if it may, or if it is no output.
+
+        An item taken twice out of one sequence is one object, too.
+        """
+        for mine, other in _paired_items(old, new):
+            if not self.outputs[mine]:
+                continue
+            if other.op in ("placeholder", "get_attr"):
+                return "an output would be a tensor object that lives on outside"
+            if any(self.outputs[twin] for twin in _twins(other) if twin is not mine):
+                return "two outputs would be one tensor object"
+        return None
+
+    def why_not_move(self, old: fx.Node, value: Any, moved: Mapping[fx.Node, Any]) -> str | None:
+        """Why the content of a node must not live in the memory of another value.
+
+        Args:
+            old: the node.
+            value: a value of equal geometry.
+            moved: the views of ``old`` that would move with it.
+        """
+        going = [*self.outputs.keys() & {old, *moved}]
+        olds, news = self.storages(old), storages_in(value)
+        if None in olds or None in news:
+            return "the tensor has no ordinary storage"
+        if not len(set(olds)) == len(set(news)) == len(set(zip(olds, news, strict=True))):
+            return "the results would share memory among themselves in another way"
+        for before, after in zip(
+            graph_facts.tensors_of(old), graph_facts.tensors_in(value), strict=True
+        ):
+            old_storage, new_storage = storage_id(before), storage_id(after)
+            if old_storage == new_storage:
+                continue
+            if any(isinstance(size, int) and size == 0 for size in before.shape):
+                return "an empty tensor may have other strides than its fake value"
+            if old_storage in self._writes or new_storage in self._writes:
+                return "the memory is written to elsewhere in the graph"
+            returned = sum(self.outputs[n] for n in going if old_storage in self.storages(n))
+            if not returned:
+                continue
+            if old_storage in self._owned_outside:
+                return "an output would no longer share memory with an input"
+            if new_storage in self._owned_outside:
+                return "an output would share memory with an input or a constant"
+            if self._returns[new_storage]:
+                return "two outputs would share memory"
+            if self._returns[old_storage] != returned:
+                return "two outputs would no longer share memory"
+            if not _same_extent(before, after):
+                return "an output's memory would have another size"
+        return None
+
+    def add(self, node: fx.Node) -> None:
+        """Take in a node that is new in the graph and that nobody uses yet."""
+        value = node.meta.get("val")
+        self._storages[node] = storages_in(value)
+        self._kept.append(value)
+        if node.op in ("placeholder", "get_attr"):
+            self._owned_outside.update(self._storages[node])
+
+    def set_value(self, node: fx.Node, value: Any) -> None:
+        """Give a node another fake value."""
+        times = self.outputs[node]
+        self._returns.subtract(dict.fromkeys(self._storages[node], times))
+        node.meta["val"] = value
+        self._kept.append(value)
+        self._storages[node] = storages_in(value)
+        self._returns.update(dict.fromkeys(self._storages[node], times))
+
+    def hand_over_outputs(self, old: fx.Node, new: fx.Node) -> None:
+        """Note that the graph returns ``new`` wherever it returned ``old``."""
+        times = self.outputs.pop(old, 0)
+        if times:
+            self._returns.subtract(dict.fromkeys(self.storages(old), times))
+            self._returns.update(dict.fromkeys(self.storages(new), times))
+            self.outputs[new] += times
+
+    def forget(self, node: fx.Node) -> None:
+        """Drop a node that is no longer in the graph."""
+        del self._storages[node]
+
+
+def _items(node: fx.Node) -> list[fx.Node]:
+    return [user for user in node.users if user.target is operator.getitem]
+
+
+def _paired_items(old: fx.Node, new: fx.Node) -> Iterator[tuple[fx.Node, fx.Node]]:
+    """Two nodes, and what is taken out of both at the same place."""
+    yield old, new
+    for mine in _items(old):
+        for other in _items(new):
+            if mine.args[1] == other.args[1]:
+                yield from _paired_items(mine, other)
+
+
+def _twins(node: fx.Node) -> list[fx.Node]:
+    """The nodes that are the same object as this one, itself included."""
+    if node.target is not operator.getitem:
+        return [node]
+    source = node.args[0]
+    assert isinstance(source, fx.Node)
+    return [item for item in _items(source) if item.args[1] == node.args[1]]
+
+
+def storages_in(value: Any) -> tuple[int | None, ...]:
+    """The storages of the tensors in a fake value, in order."""
+    return tuple(storage_id(tensor) for tensor in graph_facts.tensors_in(value))
+
+
+def _same_extent(before: torch.Tensor, after: torch.Tensor) -> bool:
+    old, new = before.untyped_storage().nbytes(), after.untyped_storage().nbytes()
+    return graph_facts.same_size(old, new)
