@@ -247,19 +247,18 @@ def test_an_inference_tensor_that_comes_later():
             model.weight.add_(1)
 
 
-def test_folded_in_inference_mode_and_used_outside():
-    class Returns(Scaled):
-        def forward(self, x):
-            return (self.weight * 3).view(3, 1), x + (self.weight * 3).exp()
-
-    model = Returns()
-    function, _ = compiled(model)
+def test_what_is_folded_in_inference_mode_may_be_used_outside():
+    model = Scaled()
+    function, made = compiled(model)
+    check(function, model)
+    (artifact,) = made._frozen
+    made.refold()
+    args = [X, X]
+    args[artifact._frozen_inputs[0]] = model.weight
     with torch.inference_mode():
-        function(X)
-    first, second = function(X)
-    with torch.enable_grad():
-        (first * torch.ones(1, requires_grad=True)).sum().backward()
-        (second * torch.ones(1, requires_grad=True)).sum().backward()
+        artifact(*args)
+    assert artifact._folded.constants
+    assert not any(constant.is_inference() for constant in artifact._folded.constants)
 
 
 def test_a_result_that_is_written_to():

@@ -380,24 +380,25 @@ def test_a_second_writer_waits_for_the_first(cache):
     assert order == ["first", "second"]
 
 
-def test_never_two_at_once(cache):
-    inside, most, count = [], [], []
+def test_one_that_waited_keeps_others_out(cache, monkeypatch):
+    waiting, outcome = threading.Event(), []
+    lock = local_module._lock
 
-    def work():
-        for _ in range(20):
-            with cache.writer(KEY, 60.0) as mine:
-                inside.append(mine)
-                most.append(len(inside))
-                count.append(mine)
-                inside.pop()
+    def tell(*args):
+        waiting.set()
+        return lock(*args)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
+    def wait():
+        with cache.writer(KEY, 60.0) as mine, cache.writer(KEY, 0.0) as another:
+            outcome.extend([mine, another])
+
+    thread = threading.Thread(target=wait)
+    with cache.writer(KEY, 0.0):
+        monkeypatch.setattr(local_module, "_lock", tell)
         thread.start()
-    for thread in threads:
-        thread.join()
-    assert max(most) == 1
-    assert count == [True] * 80
+        waiting.wait()  # it has opened the file that goes when this block ends
+    thread.join()
+    assert outcome == [True, False]
 
 
 SCRIPT = f"""

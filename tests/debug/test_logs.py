@@ -77,7 +77,7 @@ def test_nothing_changes_unless_set(monkeypatch, untouched, text):
 def test_an_unknown_area_is_an_error_that_names_the_legal_ones(monkeypatch, untouched):
     before = levels()
     monkeypatch.setenv("XPUGRAPH_LOGS", "cache,pases")
-    with pytest.raises(ConfigError, match="'pases'.*did you mean 'passes'.*backends") as caught:
+    with pytest.raises(ConfigError, match=r"'pases'.*did you mean 'passes'.*backends") as caught:
         configure_logs()
     assert "XPUGRAPH_LOGS" in str(caught.value)
     assert levels() == before

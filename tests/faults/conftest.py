@@ -1,14 +1,12 @@
 """The settings that every kind of fault is tried under."""
 
-import itertools
-
 import pytest
 
 from xpu_graph import XpuGraph, XpuGraphConfig
 
 SETTINGS = [
-    pytest.param({"opt_level": level, "freeze": freeze}, id=f"{level}{'-freeze' if freeze else ''}")
-    for level, freeze in itertools.product(("level1", "level2"), (False, True))
+    pytest.param({"opt_level": "level1"}, id="level1"),
+    pytest.param({"opt_level": "level2", "freeze": True}, id="level2-freeze"),
 ]
 
 

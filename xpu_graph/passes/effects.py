@@ -1,4 +1,4 @@
-"""What a node may do besides computing its result: draw random numbers, write, assert, have effects."""
+"""What a node may do besides computing its result: draw, write, assert, have effects."""
 
 from __future__ import annotations
 

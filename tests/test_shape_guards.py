@@ -1,0 +1,44 @@
+"""Guards of sizes that were stored: they hold or not, and only arithmetic is evaluated."""
+
+import pytest
+import torch
+
+from xpu_graph.testing import capture
+from xpu_graph.torch_compat import evaluate_shape_guards, shape_guards
+
+
+def inputs(rows):
+    def function(x):
+        return x * 2 if x.shape[0] > 5 else x + 1
+
+    (unit,) = capture(function, torch.ones(rows, 3), dynamic=True)
+    return unit.fake_inputs
+
+
+def test_guards_hold_where_they_were_made():
+    small, large = inputs(4), inputs(8)
+    guards = shape_guards(small)
+    assert guards and evaluate_shape_guards(guards, inputs(3))
+    assert not evaluate_shape_guards(guards, large)
+    assert evaluate_shape_guards(shape_guards(large), inputs(9))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[].append(1) is None",
+        "__import__('os').getpid() > 0",
+        "(lambda: True)()",
+        "L.__class__ is not None",
+        "open('x') is None",
+        "torch.load('x') is None",
+        "[x for x in (1,)] == [1]",
+        "L['t99'] > 2",
+        "unknown > 2",
+        "1 // 0 > 2",
+        "1 +",
+        "",
+    ],
+)
+def test_what_is_not_plain_arithmetic_does_not_hold(text):
+    assert not evaluate_shape_guards(text, inputs(4))
