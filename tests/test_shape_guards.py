@@ -11,7 +11,7 @@ def inputs(rows):
     def function(x):
         return x * 2 if x.shape[0] > 5 else x + 1
 
-    (unit,) = capture(function, torch.ones(rows, 3), dynamic=True)
+    (unit,) = capture(function, torch.ones(rows, 7), dynamic=True)
     return unit.fake_inputs
 
 

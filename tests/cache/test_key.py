@@ -161,7 +161,6 @@ def test_a_nested_graph_is_a_factor():
         True,
         None,
     ],
-    ids=str,
 )
 def test_each_property_of_an_input_is_a_factor(value):
     assert list(key_of().diff(key_of(values=[value]))) == ["inputs"]
@@ -430,7 +429,6 @@ class Opaque:
 @pytest.mark.parametrize(
     "options",
     [{"a": Opaque()}, {"a": [lambda: 0]}, {"a": {"b": Opaque()}}, {"a": 1j}, {"a": b"bytes"}],
-    ids=str,
 )
 def test_an_option_without_identity_is_not_cacheable(options):
     with pytest.raises(NotCacheable, match="vendor_compiler_config"):
