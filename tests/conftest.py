@@ -1,7 +1,11 @@
 """Every test starts without compiled code, with its own caches, and with every rule verified."""
 
+from collections import deque
+
 import pytest
 import torch
+
+from xpu_graph.debug import report
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -17,6 +21,7 @@ def _inductor_cache(tmp_path_factory):
 def _fresh(tmp_path, monkeypatch):
     monkeypatch.setenv("XPUGRAPH_CACHE_DIR", str(tmp_path / "xpu_graph_cache"))
     monkeypatch.setenv("XPUGRAPH_VERIFY", "each")
+    monkeypatch.setattr(report, "_RECENT", deque(maxlen=report.KEPT_REPORTS))
     torch._dynamo.reset()
     torch.manual_seed(0)
     yield
