@@ -8,9 +8,9 @@ that a stored artifact finds its class again; a backend defines its own in its o
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from torch import fx
 from typing_extensions import override
@@ -31,7 +31,16 @@ KINDS: dict[str, type[SerializableArtifact]] = {}
 """Kind of artifact -> its class."""
 
 
-class SerializableArtifact(ABC):
+class _WrapsOnce(ABCMeta):
+    """Makes a class return its own instance when it is called with one and nothing else."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and isinstance(args[0], cls):
+            return args[0]
+        return super().__call__(*args, **kwargs)
+
+
+class SerializableArtifact(metaclass=_WrapsOnce):
     """A compiled graph.
 
     Wrapping an artifact again returns it unchanged.
@@ -46,10 +55,6 @@ class SerializableArtifact(ABC):
         super().__init_subclass__(**kwargs)
         if cls.kind and KINDS.setdefault(cls.kind, cls).__qualname__ != cls.__qualname__:
             raise TypeError(f"artifact kind {cls.kind!r} is taken by {KINDS[cls.kind]}")
-
-    @override
-    def __new__(cls, artifact: Any = None, *args: Any, **kwargs: Any) -> Self:
-        return artifact if isinstance(artifact, cls) else super().__new__(cls)
 
     def __call__(self, *args: Any) -> Any:
         """Run the graph on its inputs, in placeholder order."""
@@ -86,9 +91,7 @@ class SerializableArtifact(ABC):
         Raises:
             NotCacheable: it has no stored form.
         """
-        if not self.kind:
-            raise NotCacheable(f"{type(self).__name__} sets no kind, so nobody could load it")
-        return pack(self.kind, self.members(), secret, **facts)
+        return pack(*_kind_and_members(self), secret, **facts)
 
     @staticmethod
     def rebuild_from_bytes(data: bytes, secret: bytes = b"") -> SerializableArtifact:
@@ -121,9 +124,7 @@ class SerializableGraphModule(SerializableArtifact):
 
     kind = "graph"
 
-    def __init__(self, gm: fx.GraphModule | SerializableGraphModule) -> None:
-        if isinstance(gm, SerializableGraphModule):
-            return
+    def __init__(self, gm: fx.GraphModule) -> None:
         self.gm = gm
         self._forward = boxed_forward(gm)
 
@@ -167,10 +168,16 @@ def nest(prefix: str, artifact: SerializableArtifact) -> dict[str, bytes]:
     Raises:
         NotCacheable: the artifact has no stored form.
     """
+    kind, members = _kind_and_members(artifact)
+    parts = {f"{prefix}/{name}": content for name, content in members.items()}
+    return {f"{prefix}.kind": kind.encode(), **parts}
+
+
+def _kind_and_members(artifact: SerializableArtifact) -> tuple[str, dict[str, bytes]]:
+    members = artifact.members()  # first, since it knows best why there is no stored form
     if not artifact.kind:
         raise NotCacheable(f"{type(artifact).__name__} sets no kind, so nobody could load it")
-    parts = {f"{prefix}/{name}": content for name, content in artifact.members().items()}
-    return {f"{prefix}.kind": artifact.kind.encode(), **parts}
+    return artifact.kind, members
 
 
 def unnest(prefix: str, members: Mapping[str, bytes]) -> SerializableArtifact:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 import time
@@ -84,7 +83,7 @@ class XpuGraph:
         self._tolerances = parse_tolerances(self.config.enable_interceptor)
         self._fuel = Fuel(self.config.fuel) if self.config.fuel is not None else None
         self._frozen: weakref.WeakSet[FoldedArtifact] = weakref.WeakSet()
-        self._derived: deque[tuple[Any, XpuGraph]] = deque(maxlen=16)
+        self._derived: deque[XpuGraph] = deque(maxlen=16)
 
     def __call__(
         self,
@@ -114,16 +113,7 @@ class XpuGraph:
 
         The same one each time, so that all graphs of a program share its fuel.
         """
-        asked = (mode, copy.deepcopy(dict(options or {})))
-        with _lock:
-            found = next((backend for key, backend in self._derived if key == asked), None)
-            if found is None:
-                found = self._derive(*asked)
-                self._derived.append((asked, found))
-            return found
-
-    def _derive(self, mode: str | None, options: Mapping[str, Any]) -> XpuGraph:
-        config = self.config.replaced(options)
+        config = self.config.replaced(options or {})
         if mode is not None:
             if config.vendor_compiler_config is None:
                 raise ConfigError(
@@ -132,10 +122,14 @@ class XpuGraph:
             config = config.replaced(
                 {"vendor_compiler_config": {**config.vendor_compiler_config, "mode": mode}}
             )
-        derived = XpuGraph(config, self.cache)
-        derived.reports, derived.counts = self.reports, self.counts
-        derived._frozen = self._frozen
-        return derived
+        with _lock:
+            found = next((backend for backend in self._derived if backend.config == config), None)
+            if found is None:
+                found = XpuGraph(config, self.cache)
+                found.reports, found.counts = self.reports, self.counts
+                found._frozen = self._frozen
+                self._derived.append(found)
+            return found
 
     def __eq__(self, other: object) -> bool:
         return self.config == other.config if isinstance(other, XpuGraph) else NotImplemented

@@ -84,10 +84,6 @@ class FoldedArtifact(SerializableArtifact):
         self.folds = 0
 
     @override
-    def __new__(cls, *args: Any, **kwargs: Any) -> FoldedArtifact:
-        return object.__new__(cls)
-
-    @override
     def boxed(self, args: list[Any]) -> Any:
         frozen = [args[position] for position in self._frozen_inputs]
         folded = self._folded

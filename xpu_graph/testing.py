@@ -52,7 +52,7 @@ def capture(
     def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         return dispatch(gm, example_inputs, config or XpuGraphConfig(), keep)
 
-    torch._dynamo.reset()
+    torch.compiler.reset()
     with torch.set_grad_enabled(grad):
         torch.compile(function, backend=backend, dynamic=dynamic)(*inputs)
     return units
@@ -202,7 +202,7 @@ def check_against_eager(
     """
     if backend is None:
         backend = XpuGraph(XpuGraphConfig(opt_level="level2", verify="each", enable_cache=False))  # type: ignore[arg-type]
-    torch._dynamo.reset()
+    torch.compiler.reset()
     compiled = torch.compile(function, backend=backend, dynamic=dynamic, fullgraph=fullgraph)
     for _ in range(calls):
         mine, eagers = list(make_inputs()), list(make_inputs())

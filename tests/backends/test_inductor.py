@@ -8,7 +8,6 @@ from torch._inductor import config as inductor_config
 from torch._inductor.codecache import CppCodeCache
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
-from xpu_graph import torch_compat
 from xpu_graph.artifact import SerializableArtifact
 from xpu_graph.backends import inductor
 from xpu_graph.backends.inductor import (
@@ -22,6 +21,7 @@ from xpu_graph.dispatch import dispatch
 from xpu_graph.errors import BackendError, CacheError, NotCacheable
 from xpu_graph.runtime import boxed_entry
 from xpu_graph.testing import assert_same, capture
+from xpu_graph.torch_compat import inductor as kernels
 
 needs_cpp = pytest.mark.skipif(why_not_cpp() is not None, reason=str(why_not_cpp()))
 
@@ -232,7 +232,7 @@ def plain(monkeypatch):
 
 def test_kernels_are_recorded_by_source_and_flags(plain):
     before = CppCodeCache.__dict__["load_async"]
-    with torch_compat.recorded_kernels() as loaders:
+    with kernels.recorded_kernels() as loaders:
         for code, flags in (("a", ()), ("a", ()), ("b", ()), ("a", ("-O0",))):
             CppCodeCache.load_async(code, "cpu", submit_fn=object(), extra_flags=flags)
     assert sorted(loader() for loader in loaders.values()) == ["a", "a", "b"]
@@ -240,7 +240,7 @@ def test_kernels_are_recorded_by_source_and_flags(plain):
 
 
 def test_a_kernel_that_is_not_supplied_is_an_error(plain):
-    with torch_compat.supplied_kernels({}), pytest.raises(KeyError):
+    with kernels.supplied_kernels({}), pytest.raises(KeyError):
         CppCodeCache.load_async("a")
     assert not plain
     CppCodeCache.load_async("a")
@@ -248,7 +248,7 @@ def test_a_kernel_that_is_not_supplied_is_an_error(plain):
 
 
 def test_other_threads_are_not_affected(plain):
-    with torch_compat.supplied_kernels({}):
+    with kernels.supplied_kernels({}):
         thread = threading.Thread(target=CppCodeCache.load_async, args=("a",))
         thread.start()
         thread.join()
@@ -257,7 +257,7 @@ def test_other_threads_are_not_affected(plain):
 
 def test_users_may_leave_in_any_order(plain):
     before = CppCodeCache.__dict__["load_async"]
-    first, second = torch_compat.supplied_kernels({}), torch_compat.recorded_kernels()
+    first, second = kernels.supplied_kernels({}), kernels.recorded_kernels()
     first_in, first_out = threading.Event(), threading.Event()
 
     def hold():
@@ -278,7 +278,7 @@ def test_users_may_leave_in_any_order(plain):
 
 def test_an_error_inside_leaves_inductor_as_it_was(plain):
     before = CppCodeCache.__dict__["load_async"]
-    with pytest.raises(ZeroDivisionError), torch_compat.recorded_kernels():
+    with pytest.raises(ZeroDivisionError), kernels.recorded_kernels():
         1 / 0
     assert CppCodeCache.__dict__["load_async"] is before
 

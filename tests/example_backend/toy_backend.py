@@ -52,8 +52,6 @@ class ToyProgram(SerializableArtifact):
     kind = "toy"
 
     def __init__(self, gm, keep_slots):
-        if gm is self:  # wrapping an artifact again gives it unchanged
-            return
         self._source = SerializableGraphModule(gm)
         self._keep_slots = keep_slots
         self._slots = {node: slot for slot, node in enumerate(gm.graph.nodes)}

@@ -50,10 +50,6 @@ class CompiledCallable(SerializableArtifact):
         self._why = why
 
     @override
-    def __new__(cls, *args: Any, **kwargs: Any) -> CompiledCallable:
-        return object.__new__(cls)
-
-    @override
     def boxed(self, args: list[Any]) -> Any:
         inputs = tuple(args)
         args.clear()

@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from xpu_graph.artifact import SerializableArtifact
 from xpu_graph.errors import BackendError, CacheError, ConfigError, NotCacheable, unknown_name
-from xpu_graph.torch_compat import (
+from xpu_graph.torch_compat.inductor import (
     inductor_compile,
     inductor_deserialize,
     inductor_settings,
@@ -53,8 +53,6 @@ class SerializableCompiledFxGraph(SerializableArtifact):
         serialize: Callable[[], bytes] | None,
         libraries: Mapping[str, bytes],
     ) -> None:
-        if compiled is self:
-            return
         self._compiled = compiled
         self._serialize = serialize
         self._libraries = dict(libraries)

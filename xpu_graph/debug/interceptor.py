@@ -54,10 +54,6 @@ class Interceptor(SerializableArtifact):
         self.compared = 0
 
     @override
-    def __new__(cls, *args: Any, **kwargs: Any) -> Interceptor:
-        return object.__new__(cls)
-
-    @override
     def boxed(self, args: list[Any]) -> Any:
         inputs, copies = list(args), copies_of(args)
         with _same_random_state(inputs):

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from xpu_graph.torch_compat import neg_view
+
 
 def sharing(values: Sequence[Any]) -> list[int]:
     """For each value the position of the first tensor on its storage.
@@ -88,4 +90,4 @@ def _laid_out(tensor: torch.Tensor, shift: int, memory: torch.Tensor) -> torch.T
     )
     if tensor.is_conj():
         copy = copy.conj()
-    return torch._neg_view(copy) if tensor.is_neg() else copy
+    return neg_view(copy) if tensor.is_neg() else copy

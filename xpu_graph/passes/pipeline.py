@@ -71,8 +71,9 @@ class Pipeline:
             PassError: a pass failed, broke a rule, or the rounds did not come to an end.
         """
         watching = list(hooks)
-        if self._config.verify != "off":
-            watching.append(Verifier(self._config.verify))
+        verify = "each" if self._config.debug else self._config.verify
+        if verify != "off":
+            watching.append(Verifier(verify))
         unit.rewriter = Rewriter(
             unit, lambda unit, name: all(hook.allow_rewrite(unit, name) for hook in watching)
         )
@@ -88,7 +89,7 @@ class Pipeline:
             changed = any(changes)
         if changed:
             message = f"the passes did not settle in {MAX_ROUNDS} rounds on {unit.name}"
-            if self._config.verify == "each":
+            if verify == "each":
                 raise PassError(message)
             log.warning("%s; the graph so far is used", message)
         drop_unused_constants(unit.gm)
