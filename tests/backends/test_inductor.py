@@ -156,7 +156,7 @@ def test_what_cannot_be_serialised_still_runs():
 
 def test_wrapping_again_returns_it_unchanged():
     artifact = SerializableCompiledFxGraph(lambda x: [x + 1], None, {})
-    assert SerializableCompiledFxGraph(artifact, None, {}) is artifact
+    assert SerializableCompiledFxGraph(artifact) is artifact
     assert artifact(1) == [2]
 
 
