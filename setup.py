@@ -11,7 +11,7 @@ setup(
     long_description=open("README.md", encoding="utf-8").read(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    python_requires=">=3.11",
+    python_requires=">=3.11,<3.12",
     packages=find_packages(include=["xpu_graph", "xpu_graph.*"]),
     package_data={"xpu_graph": ["py.typed", "passes/README.md"]},
     install_requires=["torch>=2.13,<2.14"],

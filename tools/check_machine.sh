@@ -9,7 +9,7 @@ need() { lacks="${lacks:+$lacks, }$1"; }
 if [ -z "$python" ] || ! command -v "$python" >/dev/null 2>&1; then
     need "Python 3.11"
 elif ! "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
-    need "Python 3.11 ($python is $("$python" -V 2>&1))"
+    need "Python 3.11 ($python is $("$python" -V 2>&1 | head -n 1))"
 else
     "$python" -c 'import ensurepip, venv' 2>/dev/null || need "Python's venv module"
     "$python" -c '
@@ -24,3 +24,4 @@ if [ -n "$lacks" ]; then
     echo "xpu_graph needs what this machine lacks: $lacks." >&2
     exit 1
 fi
+echo "This machine has what xpu_graph needs."

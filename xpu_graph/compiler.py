@@ -26,10 +26,9 @@ from xpu_graph.debug.report import (
     count_calls,
     remember,
 )
-from xpu_graph.debug.watchers import watchers
+from xpu_graph.debug.watchers import dumps, watchers
 from xpu_graph.dispatch import dispatch
 from xpu_graph.errors import (
-    BackendError,
     BackendUnavailable,
     ConfigError,
     NotCacheable,
@@ -43,6 +42,14 @@ from xpu_graph.stage import Stage, Unit
 
 log = logging.getLogger(__name__)
 configure_logs()
+
+_lock = threading.Lock()
+"""Held while counts and derived backends change; never while compiling."""
+
+_TRAINING = (
+    "it needs gradients, so it runs as AOTAutograd made it, without passes and vendor compiler; "
+    "call under torch.no_grad() or torch.inference_mode() if none are wanted"
+)
 
 
 class XpuGraph:
@@ -60,7 +67,8 @@ class XpuGraph:
         config: the copy.
         cache: where artifacts are kept.
         reports: what the last compilations did, those with ``options`` included.
-        counts: ``"eager fallback"``: graphs that ran without their vendor compiler.
+        counts: graphs that were not compiled as asked: ``"eager fallback"`` without their vendor
+            compiler, ``"training graph"`` as AOTAutograd made them.
 
     Raises:
         ConfigError: a field or a vendor option is not legal.
@@ -70,10 +78,15 @@ class XpuGraph:
         self, config: XpuGraphConfig | None = None, cache: XpuGraphCache | None = None
     ) -> None:
         if not isinstance(config, (XpuGraphConfig, type(None))):
-            raise ConfigError(f"XpuGraph takes an XpuGraphConfig, not {config!r}")
+            raise ConfigError(
+                f"XpuGraph takes an XpuGraphConfig, not {config!r}; torch.compile wants a backend "
+                "object: backend=XpuGraph(XpuGraphConfig(...)), or backend='xpu_graph'"
+            )
         self.config = (config or XpuGraphConfig()).private_copy()
         if self.config.vendor_compiler_config is not None:
             backends.check_options(self.config.target, self.config.vendor_compiler_config)
+        if not isinstance(cache, (XpuGraphCache, type(None))):
+            raise ConfigError(f"XpuGraph takes an XpuGraphCache, not {cache!r}")
         if not self.config.enable_cache:
             cache = no_cache()
         self.cache = cache if cache is not None else default_cache()
@@ -111,13 +124,14 @@ class XpuGraph:
     def with_options(self, mode: str | None, options: Mapping[str, Any] | None) -> XpuGraph:
         """A backend like this one with some fields changed, as ``torch.compile`` may ask for.
 
-        The same one each time, so that all graphs of a program share its fuel.
+        The same one each time (of the last 16), so that all graphs of a program share its fuel.
         """
         config = self.config.replaced(options or {})
         if mode is not None:
             if config.vendor_compiler_config is None:
                 raise ConfigError(
-                    f"mode={mode!r} is the vendor compiler's, and vendor_compiler_config is None"
+                    f"mode={mode!r} is the vendor compiler's, and there is none: "
+                    "vendor_compiler_config is None; give {} for the target's default"
                 )
             config = config.replaced(
                 {"vendor_compiler_config": {**config.vendor_compiler_config, "mode": mode}}
@@ -169,13 +183,13 @@ class XpuGraph:
         return boxed_entry(artifact)
 
     def _find_or_make(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
+        if not self.config.enable_cache:
+            return self._make(unit, told)
         try:
             with told.timed("key"), torch_compat.no_dispatch_modes():
                 key = self._key(unit)
         except (NotCacheable, BackendUnavailable) as reason:
             told.cache = f"not cacheable: {reason}"
-            return self._make(unit, told)
-        if key is None:
             return self._make(unit, told)
         told.key = key.digest
         found = self._load(key, unit, told)
@@ -186,7 +200,7 @@ class XpuGraph:
             if found is not None:
                 return found
             told.cache = "miss"
-            inputs = list(unit.fake_inputs)  # freezing changes the unit's own
+            inputs = list(unit.fake_inputs)  # the split changes the unit's own
             artifact = self._make(unit, told)
             if may_store:
                 self._store(key, artifact, inputs, told)
@@ -196,7 +210,8 @@ class XpuGraph:
 
     def _make(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
         if unit.stage != Stage.inference:
-            told.notes.append("a training graph runs as AOTAutograd made it, without a vendor")
+            told.notes.append(_TRAINING)
+            self._warn_once("training graph", "%s: %s", unit.name, _TRAINING)
             return SerializableGraphModule(unit.gm)
         with told.timed("passes"):
             self._pipeline.run(unit, watchers(self.config, told, self._fuel))
@@ -217,10 +232,7 @@ class XpuGraph:
             return SerializableGraphModule(unit.gm)
         unit.gm.recompile()
         try:
-            with (
-                told.timed("vendor"),
-                named_errors(f"the vendor compiler of {target!r}", BackendError),
-            ):
+            with told.timed("vendor"):
                 return backends.vendor_compiler(
                     unit.gm,
                     unit.fake_inputs,
@@ -232,23 +244,21 @@ class XpuGraph:
         except BackendUnavailable as reason:
             if self.config.fallback != "eager":
                 raise
-            self._count_fallback(reason)
+            self._warn_once("eager fallback", "fallback='eager' runs without a vendor: %s", reason)
             told.notes.append(f"no vendor compiler: {reason}")
             graph = SerializableGraphModule(unit.gm)
             return backends.CompiledCallable(graph, "the vendor compiler was not there")
 
-    def _count_fallback(self, reason: BackendUnavailable) -> None:
+    def _warn_once(self, event: str, message: str, *args: Any) -> None:
         with _lock:
-            self.counts["eager fallback"] += 1
-            first = self.counts["eager fallback"] == 1
+            self.counts[event] += 1
+            first = self.counts[event] == 1
         if first:
-            log.warning("running without a vendor compiler, as fallback='eager' asks: %s", reason)
+            log.warning(message, *args)
 
     # --- the cache ----------------------------------------------------------------------------
 
-    def _key(self, unit: Unit) -> CacheKey | None:
-        if not self.config.enable_cache:
-            return None
+    def _key(self, unit: Unit) -> CacheKey:
         if unit.stage != Stage.inference:
             raise NotCacheable("training graphs are not kept yet")
         if self._fuel is not None:
@@ -272,10 +282,14 @@ class XpuGraph:
             guards = facts.get("guards")
             return guards is None or torch_compat.evaluate_shape_guards(guards, unit.fake_inputs)
 
+        if dumps(self.config):
+            told.notes.append("the cache was not read, since a hit has no graphs to dump")
+            return None
         with told.timed("load"), torch_compat.no_dispatch_modes():
             found = self.cache.load_artifact(key, fits)
         if found is not None:
             told.cache = "hit"
+        log.debug("%s: cache %s for %s", unit.name, "hit" if found else "miss", key)
         return found
 
     def _store(
@@ -287,7 +301,3 @@ class XpuGraph:
                 self.cache.save_artifact(key, artifact, guards=guards)
         except NotCacheable as reason:
             told.cache = f"not cacheable: {reason}"
-
-
-_lock = threading.Lock()
-"""Held while counts and derived backends change; never while compiling."""

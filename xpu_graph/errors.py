@@ -39,7 +39,9 @@ class NotCacheable(CacheError):
     """What was compiled cannot be kept; the message is the reason. Caught by the compiler."""
 
 
-def unknown_name(what: str, given: object, known: Iterable[object], where: str = "") -> str:
+def unknown_name(
+    what: str, given: object, known: Iterable[object], where: str = "", legal: str = ""
+) -> str:
     """One sentence for a name nobody knows.
 
     Args:
@@ -47,14 +49,15 @@ def unknown_name(what: str, given: object, known: Iterable[object], where: str =
         given: what was given.
         known: the legal names.
         where: where it was given, for example ``"XpuGraphConfig"``.
+        legal: what to say is legal, where listing ``known`` would be too long.
 
     Returns:
         A message that names the value, the nearest legal name and all legal names.
     """
     names = sorted(str(name) for name in known)
     lowered = {name.lower(): name for name in reversed(names)}
-    near = difflib.get_close_matches(str(given).lower(), lowered, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(str(given).lower(), lowered, n=1, cutoff=0.7)
     hint = f"; did you mean {lowered[near[0]]!r}?" if near else "."
     place = f" for {where}" if where else ""
-    listed = names if len(names) <= 40 else [*names[:40], f"... ({len(names)} in all)"]
-    return f"unknown {what} {given!r}{place}{hint} Legal: {', '.join(listed) or '(none)'}"
+    listed = legal or ", ".join(names) or "(none)"
+    return f"unknown {what} {given!r}{place}{hint} Legal: {listed}"

@@ -28,32 +28,28 @@ from xpu_graph.errors import CacheError
 from xpu_graph.torch_compat import storage_has_expired
 
 
-class _Folded:
+class _Constants:
     """Constants, and the state of the tensors they were made from."""
 
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
         # Taken before the fold runs: a write that happens meanwhile then shows as a difference.
-        self.seen = [(weakref.ref(t), t._version, t.data_ptr()) for t in inputs]
+        self._seen = [(weakref.ref(t), t._version, t.data_ptr()) for t in inputs]
         # An address says nothing once its storage is gone: the allocator hands it out again, and
         # ``p.data = new`` leaves the object and its version as they were.
-        self._storages = [
+        self._storages = [  # kept, since each keeps its id from being given to another storage
             StorageWeakRef(t.untyped_storage())  # type: ignore[no-untyped-call]
             for t in inputs
         ]
         self._storage_ids = [reference.cdata for reference in self._storages]
-        self.constants: list[Any] = []
+        self.values: list[Any] = []
 
     def is_fresh(self, inputs: Sequence[torch.Tensor]) -> bool:
         if any(map(storage_has_expired, self._storage_ids)):
             return False
-        for (reference, version, address), tensor in zip(self.seen, inputs, strict=True):
-            if (
-                reference() is not tensor
-                or tensor._version != version
-                or tensor.data_ptr() != address
-            ):
-                return False
-        return True
+        return all(
+            reference() is tensor and tensor._version == version and tensor.data_ptr() == address
+            for (reference, version, address), tensor in zip(self._seen, inputs, strict=True)
+        )
 
 
 class FoldedArtifact(SerializableArtifact):
@@ -79,18 +75,18 @@ class FoldedArtifact(SerializableArtifact):
         self._main = main
         self._frozen_inputs = list(frozen_inputs)
         self._kept_inputs = list(kept_inputs)
-        self._folded: _Folded | None = None
-        self._refolds = 0
+        self._current: _Constants | None = None
+        self._times_forgotten = 0
         self.folds = 0
 
     @override
     def boxed(self, args: list[Any]) -> Any:
         frozen = [args[position] for position in self._frozen_inputs]
-        folded = self._folded
-        if folded is None or not folded.is_fresh(frozen):
+        current = self._current
+        if current is None or not current.is_fresh(frozen):
             constants = self._run_fold(frozen)
         else:
-            constants = folded.constants
+            constants = current.values
         main_args = [args[position] for position in self._kept_inputs]
         main_args += constants
         args.clear()
@@ -98,22 +94,22 @@ class FoldedArtifact(SerializableArtifact):
 
     def refold(self) -> None:
         """Forget the constants: the next call computes them again."""
-        self._refolds += 1
-        self._folded = None
+        self._times_forgotten += 1
+        self._current = None
 
     def _run_fold(self, frozen: list[torch.Tensor]) -> list[Any]:
-        refolds = self._refolds
+        forgotten = self._times_forgotten
         trackable = not any(tensor.is_inference() for tensor in frozen)
-        folded = _Folded(frozen) if trackable else None
+        fresh = _Constants(frozen) if trackable else None
         # Aliases, because a view of a parameter keeps the parameter itself alive; and ordinary
         # tensors, because the next call may not be in inference mode.
         with torch.inference_mode(False), torch.no_grad():
             constants = list(self._fold(*[tensor.detach() for tensor in frozen]))
         self.folds += 1
-        if folded is not None:
-            folded.constants = constants
+        if fresh is not None:
+            fresh.values = constants
         # A fold that began before ``refold()`` was called may have read what it is to forget.
-        self._folded = folded if refolds == self._refolds else None
+        self._current = fresh if forgotten == self._times_forgotten else None
         return constants
 
     @override

@@ -100,7 +100,10 @@ def _module_name(target: Target) -> str:
         return own
     declared = plugged_in(target.value)
     if not declared:
-        raise BackendUnavailable(f"this version of xpu_graph has no backend for {target!r}")
+        raise BackendUnavailable(
+            f"this version of xpu_graph has no backend for {target!r}; it has one for "
+            f"{', '.join(_with_a_backend())}"
+        )
     modules = [point.value for point in declared]
     if len(modules) > 1:
         raise BackendError(f"{target!r} has several backends: modules {', '.join(sorted(modules))}")
@@ -110,6 +113,11 @@ def _module_name(target: Target) -> str:
             f"{declared[0].module!r}"
         )
     return modules[0]
+
+
+def _with_a_backend() -> list[str]:
+    own = [n for n in BUILT_IN if importlib.util.find_spec(f"{__name__}.{n}") is not None]
+    return sorted({*own, *(target.value for target in Target if target.value not in BUILT_IN)})
 
 
 def check_options(target: Target, config: Mapping[str, Any]) -> None:

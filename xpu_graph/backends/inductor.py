@@ -26,6 +26,7 @@ from xpu_graph.errors import BackendError, CacheError, ConfigError, NotCacheable
 from xpu_graph.torch_compat.inductor import (
     inductor_compile,
     inductor_deserialize,
+    inductor_option_type,
     inductor_settings,
     kernel_path,
     recorded_kernels,
@@ -128,19 +129,27 @@ def inductor_compiler(
 
 
 def check_options(options: Mapping[str, Any], where: str) -> None:
-    """Check ``mode`` and Inductor options by name; values are Inductor's to check.
+    """Check ``mode`` and Inductor's options: names, and the types of their values.
 
     Raises:
-        ConfigError: an option or the mode is unknown.
+        ConfigError: an option or the mode is unknown, or a value is not of its option's type.
     """
     if not options:
         return
     from torch._inductor import list_mode_options, list_options
 
     known = ["compiler", "mode", *list_options()]
-    for key in options:
+    for key, value in options.items():
         if key not in known:
-            raise ConfigError(unknown_name("vendor option", key, known, where))
+            legal = "compiler, mode, and what torch._inductor.list_options() lists"
+            raise ConfigError(unknown_name("vendor option", key, known, where, legal))
+        wanted = inductor_option_type(key) if key not in ("compiler", "mode") else None
+        if wanted is not None and not isinstance(value, wanted):
+            kind = type(value).__name__
+            raise ConfigError(
+                f"vendor option {key!r} for {where}: {value!r} ({kind}) is not legal; "
+                f"give {getattr(wanted, '__name__', wanted)}"
+            )
     mode = options.get("mode", "default")
     modes = list(list_mode_options())
     if mode not in modes:

@@ -1,7 +1,8 @@
 """The cache in a directory of this machine, shared by the processes of one user.
 
-    <directory>/<first two digits>/<digest>.xpug     an entry
-    <directory>/locks/<digest>                       held by the process that compiles the key
+    <directory>/<first two digits>/<digest>.xpug          an entry
+    <directory>/<first two digits>/<digest>-<mark>.xpug   one sealed with a key that has this mark
+    <directory>/locks/<digest>                            held by the process that compiles it
 
 The directory is private (0700), and so are the files (0600). A directory or file that belongs to
 someone else, or that others may write, is not used: whoever writes an entry decides what runs here.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hmac
 import logging
 import os
 import pathlib
@@ -61,6 +63,8 @@ class XpuGraphLocalCache(XpuGraphCache):
         super().__init__(secret)
         self.path = pathlib.Path(path).expanduser().absolute()
         self._size_limit = size_limit
+        # Programs with different keys may share the directory without throwing out each other's.
+        self._seal = f"-{hmac.digest(secret, b'seal', 'sha256').hex()[:8]}" if secret else ""
         self._complained: set[str] = set()
 
     @override
@@ -150,7 +154,7 @@ class XpuGraphLocalCache(XpuGraphCache):
         return digest
 
     def _entry(self, digest: str) -> pathlib.Path:
-        return self.path / self._checked(digest)[:2] / f"{digest}.xpug"
+        return self.path / self._checked(digest)[:2] / f"{digest}{self._seal}.xpug"
 
     def _make_directory(self, directory: pathlib.Path) -> bool:
         try:

@@ -1,6 +1,6 @@
 """``XPUGRAPH_LOGS``: what to say while working, by area, for a run without code of its own.
 
-XPUGRAPH_LOGS=passes,cache python serve.py      # why a rewrite did not fire, why a cache missed
+XPUGRAPH_LOGS=passes,cache python serve.py      # what was rewritten, refused, kept
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ AREAS = {
     "compiler": "xpu_graph.compiler",
     "dispatch": "xpu_graph.dispatch",
     "passes": "xpu_graph.passes",
-    "patterns": "xpu_graph.passes.patterns",
 }
 """Name of an area -> its logger."""
 

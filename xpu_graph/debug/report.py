@@ -79,22 +79,27 @@ class GraphReport:
 
     def __str__(self) -> str:
         lines = [f"{self.name} ({self.stage}), cache: {self.cache}"]
-        if self.before:
-            lines.append(
-                f"  calls: {self.before.total()} -> {self.after.total()} in {self.rounds} rounds"
-            )
-            for name in sorted({*self.before, *self.after}):
+        if self.passes:
+            total = f"{self.before.total()} -> {self.after.total()}"
+            lines.append(f"  calls by operator, {total} in all:")
+            names = sorted({*self.before, *self.after})
+            width = max(map(len, names), default=0)
+            for name in names:
                 old, new = self.before[name], self.after[name]
-                change = f"{old:5d} -> {new:5d}" if old != new else f"{old:5d}"
-                lines.append(f"    {name:42s} {change}")
+                change = f" -> {new:5d}" if old != new else ""
+                lines.append(f"    {name:{width}s} {old:5d}{change}")
+            lines.append(f"  passes, in {self.rounds} round{'s' * (self.rounds != 1)}:")
         for name, record in self.passes.items():
             lines.append(
-                f"  {name:20s} {record.seconds * 1e3:8.2f} ms, {record.runs} runs, "
-                f"{record.applied} applied, {record.refused.total()} refused"
+                f"    {name:20s} {record.seconds * 1e3:8.2f} ms, {record.applied:3d} rewrites"
+                f"{f', {record.refused.total()} refused' if record.refused else ''}"
             )
             for reason, times in record.refused.most_common(3):
                 lines.append(f"      refused {times}x: {reason}")
-        lines += [f"  {step:20s} {spent * 1e3:8.2f} ms" for step, spent in self.seconds.items()]
+        if self.cache == "hit":
+            lines.append("  passes and vendor compiler: not run, the artifact was there")
+        lines.append("  time:")
+        lines += [f"    {step:20s} {spent * 1e3:8.2f} ms" for step, spent in self.seconds.items()]
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -133,7 +138,11 @@ def recent_reports() -> list[CompileReport]:
 
 def count_calls(gm: fx.GraphModule) -> Counter[str]:
     """Calls of a graph by operator."""
-    return Counter(str(n.target) for n in gm.graph.nodes if n.op == "call_function")
+    calls = [node.target for node in gm.graph.nodes if node.op == "call_function"]
+    return Counter(
+        str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
+        for target in calls
+    )
 
 
 class Recorder(Hook):

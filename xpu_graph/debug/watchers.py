@@ -11,6 +11,11 @@ from xpu_graph.debug.report import GraphReport, Recorder
 from xpu_graph.hooks import Hook
 
 
+def dumps(config: XpuGraphConfig) -> bool:
+    """Whether graphs are to be written."""
+    return config.dump_graph or config.debug or torch_compat.debug_directory() is not None
+
+
 def watchers(config: XpuGraphConfig, report: GraphReport, fuel: Fuel | None) -> list[Hook]:
     """The hooks that a configuration asks for, in the order they are called.
 

@@ -61,13 +61,14 @@ def split_constant_part(unit: Unit, limit_bytes: int, lift_constants: bool) -> C
     fold = _fold_graph(unit, frontier)
     fold_inputs = {node.name for node in graph_facts.placeholders(fold.graph)}
     frozen_inputs = [i for i, node in enumerate(inputs) if node.name in fold_inputs]
+    is_folded = set(frozen_inputs)
     added = _replace_by_inputs(unit, frontier, inputs)
     for node in reversed(unit.gm.graph.nodes):
         if node in constants and node.op != "placeholder" and not node.users:
             unit.gm.graph.erase_node(node)
     kept_inputs = []
     for position, node in enumerate(inputs):
-        if node.users or position not in frozen_inputs:
+        if node.users or position not in is_folded:
             kept_inputs.append(position)
         else:
             unit.gm.graph.erase_node(node)

@@ -68,16 +68,16 @@ class CommonSubexpressions(RewritePass):
             if rewriter.replace(later, earlier):
                 if later is node:
                     return
-                break
+                break  # ``other`` is gone, and ``node`` takes its place among the known
         if len(same) < MAX_KEPT_APART:
             same.append((node, rewriter.clock))
 
-    def _holds(self, other: fx.Node, seen: int, unit: Unit, key: object) -> bool:
+    def _holds(self, other: fx.Node, seen_at: int, unit: Unit, key: object) -> bool:
         """Whether a node that had a key when it was seen still has it."""
         rewriter = unit.rewriter
         if not rewriter.is_alive(other):
             return False
-        return not rewriter.is_touched_since(other, seen) or _key(other, unit) == key
+        return not rewriter.is_touched_since(other, seen_at) or _key(other, unit) == key
 
 
 def _key(node: fx.Node, unit: Unit) -> object | None:

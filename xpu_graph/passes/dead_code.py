@@ -8,12 +8,10 @@ operators that write to memory, effects, assertions, and what binds an unbacked 
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from typing_extensions import override
 
 from xpu_graph.passes.base import Pass, Phase
-from xpu_graph.stage import Stage, Unit
+from xpu_graph.stage import Unit
 
 
 class DeadCode(Pass):
@@ -21,7 +19,6 @@ class DeadCode(Pass):
 
     name = "dead_code"
     phase = Phase.clean
-    stages: ClassVar[frozenset[Stage]] = frozenset({Stage.inference})
 
     @override
     def run(self, unit: Unit) -> bool:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 
 from xpu_graph.config import XpuGraphConfig
-from xpu_graph.errors import NotCacheable, PassError, XpuGraphError
+from xpu_graph.errors import ConfigError, NotCacheable, PassError, XpuGraphError, unknown_name
 from xpu_graph.hooks import Hook
 from xpu_graph.passes.base import Pass, Phase
 from xpu_graph.passes.constants import drop_unused_constants
@@ -33,10 +33,13 @@ class Pipeline:
 
     Raises:
         PassError: two passes have one name, or an ordering constraint cannot be met.
+        ConfigError: the configuration skips or includes a name that nothing here has.
     """
 
     def __init__(self, passes: Sequence[type[Pass]], config: XpuGraphConfig) -> None:
         self._config = config
+        _check_names("skip_patterns", config.skip_patterns, [pass_.name for pass_ in passes])
+        _check_names("include_patterns", config.include_patterns, [])  # no pattern exists yet
         self._passes = [
             pass_
             for pass_ in ordered(passes)
@@ -96,6 +99,12 @@ class Pipeline:
         for hook in watching:
             hook.pipeline_finished(unit, rounds)
         return rounds
+
+
+def _check_names(field: str, given: Sequence[str], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise ConfigError(unknown_name("name", name, known, f"XpuGraphConfig.{field}"))
 
 
 def _run_pass(pass_: Pass, unit: Unit, hooks: Sequence[Hook], done: list[str]) -> bool:

@@ -7,7 +7,8 @@ import copy
 import hashlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from types import UnionType
+from typing import Any, get_args
 
 from torch import fx
 from torch._guards import tracing
@@ -154,6 +155,15 @@ def supplied_kernels(paths: Mapping[str, str]) -> Iterator[None]:
 
     with _kernels_through(supply):
         yield
+
+
+def inductor_option_type(name: str) -> Any:
+    """What ``isinstance`` can check an option's value against; None where nothing can."""
+    from torch._inductor import config
+
+    declared = config.get_type(name)  # type: ignore[attr-defined]
+    parts = get_args(declared) if isinstance(declared, UnionType) else (declared,)
+    return declared if all(isinstance(part, type) for part in parts) else None
 
 
 def inductor_settings() -> dict[str, Any]:
