@@ -257,8 +257,8 @@ def test_what_is_folded_in_inference_mode_may_be_used_outside():
     args[artifact._frozen_inputs[0]] = model.weight
     with torch.inference_mode():
         artifact(*args)
-    assert artifact._folded.constants
-    assert not any(constant.is_inference() for constant in artifact._folded.constants)
+    assert artifact._current.values
+    assert not any(constant.is_inference() for constant in artifact._current.values)
 
 
 def test_a_result_that_is_written_to():

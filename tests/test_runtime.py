@@ -12,6 +12,7 @@ from xpu_graph.artifact import SerializableGraphModule
 from xpu_graph.backends import CompiledCallable
 from xpu_graph.folded import FoldedArtifact
 from xpu_graph.runtime import boxed_entry, named_errors
+from xpu_graph.torch_compat import DYNAMO_CONTROL_FLOW
 
 
 def add_one():
@@ -72,3 +73,9 @@ def test_our_own_errors_and_interrupts_pass(error):
     with pytest.raises(type(error)) as caught, named_errors("it", XpuGraphError):
         raise error
     assert caught.value is error
+
+
+@pytest.mark.parametrize("kind", DYNAMO_CONTROL_FLOW)
+def test_what_dynamo_tells_itself_passes_through(kind):
+    with pytest.raises(kind), named_errors("a vendor", XpuGraphError):
+        raise kind("again, please")

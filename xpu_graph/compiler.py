@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import fx
 
@@ -29,7 +30,9 @@ from xpu_graph.debug.report import (
 from xpu_graph.debug.watchers import dumps, watchers
 from xpu_graph.dispatch import dispatch
 from xpu_graph.errors import (
+    BackendError,
     BackendUnavailable,
+    CacheError,
     ConfigError,
     NotCacheable,
     XpuGraphError,
@@ -40,6 +43,7 @@ from xpu_graph.passes import DEFAULT_PASSES, Pipeline, split_constant_part
 from xpu_graph.runtime import boxed_entry, named_errors
 from xpu_graph.stage import Stage, Unit
 
+_T = TypeVar("_T")
 log = logging.getLogger(__name__)
 configure_logs()
 
@@ -185,26 +189,37 @@ class XpuGraph:
     def _find_or_make(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
         if not self.config.enable_cache:
             return self._make(unit, told)
-        try:
-            with told.timed("key"), torch_compat.no_dispatch_modes():
-                key = self._key(unit)
-        except (NotCacheable, BackendUnavailable) as reason:
-            told.cache = f"not cacheable: {reason}"
+        known: list[str] = []
+
+        def make_key() -> CacheKey | str:
+            known.extend(torch_compat.shape_facts(unit.fake_inputs))
+            return self._key(unit)
+
+        key = self._ask_cache("key", told, make_key)
+        if key is None:
             return self._make(unit, told)
-        told.key = key.digest
+        told.key = str(key)
         found = self._load(key, unit, told)
         if found is not None:
             return found
-        with self.cache.writer(key, self.config.cache_wait_s) as may_store:
+        with contextlib.ExitStack() as stack:
+            turn = contextlib.ExitStack()
+            stack.callback(self._ask_cache, "writer", told, turn.close)
+            may_store = self._ask_cache(
+                "writer",
+                told,
+                lambda: turn.enter_context(self.cache.writer(key, self.config.cache_wait_s)),
+            )
             found = self._load(key, unit, told)  # another process may have stored it meanwhile
             if found is not None:
                 return found
-            told.cache = "miss"
+            if told.cache == "off":
+                told.cache = "miss"
             inputs = list(unit.fake_inputs)  # the split changes the unit's own
             artifact = self._make(unit, told)
             if may_store:
-                self._store(key, artifact, inputs, told)
-            else:
+                return self._store(key, artifact, inputs, known, told)
+            if may_store is not None:
                 told.notes.append("another process compiles this graph; nothing was stored")
             return artifact
 
@@ -258,16 +273,41 @@ class XpuGraph:
 
     # --- the cache ----------------------------------------------------------------------------
 
-    def _key(self, unit: Unit) -> CacheKey:
+    def _ask_cache(self, step: str, told: GraphReport, operation: Callable[[], _T]) -> _T | None:
+        """Do a step of the cache; one that fails costs a warning and the keeping, not the model."""
+        try:
+            with told.timed(step), torch_compat.no_dispatch_modes():
+                return operation()
+        except (NotCacheable, BackendUnavailable) as reason:
+            told.cache = f"not cacheable: {reason}"
+        except Exception as error:  # a store, an artifact or a backend of someone else
+            reason = str(error) if isinstance(error, XpuGraphError) else repr(error)
+            told.cache = f"not cacheable: {reason}"
+            self._warn_once(
+                "cache failure",
+                "%s is not kept, the cache's %s failed: %s",
+                told.name,
+                step,
+                reason,
+            )
+        return None
+
+    def _key(self, unit: Unit) -> CacheKey | str:
         if unit.stage != Stage.inference:
             raise NotCacheable("training graphs are not kept yet")
         if self._fuel is not None:
             raise NotCacheable("fuel is limited")
         identities = {"passes": self._pipeline.identity(unit)}
-        if self.config.vendor_compiler_config is not None:
-            identities["vendor"] = backends.fingerprint(
-                self.config.target, self.config.vendor_compiler_config
-            )
+        target, options = self.config.target, self.config.vendor_compiler_config
+        if options is not None:
+            try:
+                identities["vendor"] = backends.fingerprint(target, options)
+            except XpuGraphError:
+                raise
+            except Exception as error:  # it is another package's code
+                raise BackendError(
+                    f"the backend of {target!r} failed to give its fingerprint: {error!r}"
+                ) from error
         return self.cache.cache_key(
             unit.gm,
             unit.fake_inputs,
@@ -277,27 +317,41 @@ class XpuGraph:
             identities=identities,
         )
 
-    def _load(self, key: CacheKey, unit: Unit, told: GraphReport) -> SerializableArtifact | None:
+    def _load(
+        self, key: CacheKey | str, unit: Unit, told: GraphReport
+    ) -> SerializableArtifact | None:
         def fits(facts: Mapping[str, Any]) -> bool:
             guards = facts.get("guards")
             return guards is None or torch_compat.evaluate_shape_guards(guards, unit.fake_inputs)
 
+        def load() -> SerializableArtifact | None:
+            found = self.cache.load_artifact(key, fits)
+            if not isinstance(found, (SerializableArtifact, type(None))):
+                raise CacheError(f"{type(self.cache).__name__} gave {found!r} for an artifact")
+            return found
+
         if dumps(self.config):
             told.notes.append("the cache was not read, since a hit has no graphs to dump")
             return None
-        with told.timed("load"), torch_compat.no_dispatch_modes():
-            found = self.cache.load_artifact(key, fits)
+        found = self._ask_cache("load", told, load)
         if found is not None:
             told.cache = "hit"
         log.debug("%s: cache %s for %s", unit.name, "hit" if found else "miss", key)
         return found
 
     def _store(
-        self, key: CacheKey, artifact: SerializableArtifact, inputs: list[Any], told: GraphReport
-    ) -> None:
-        try:
-            with told.timed("store"), torch_compat.no_dispatch_modes():
-                guards = torch_compat.shape_guards(inputs)
-                self.cache.save_artifact(key, artifact, guards=guards)
-        except NotCacheable as reason:
-            told.cache = f"not cacheable: {reason}"
+        self,
+        key: CacheKey | str,
+        artifact: SerializableArtifact,
+        inputs: list[Any],
+        known: list[str],
+        told: GraphReport,
+    ) -> SerializableArtifact:
+        """Keep an artifact, with the guards that compiling added; gives the one to use."""
+
+        def store() -> SerializableArtifact:
+            guards = torch_compat.shape_guards(inputs, known)
+            return self.cache.save_artifact(key, artifact, guards=guards)
+
+        kept = self._ask_cache("store", told, store)
+        return kept if isinstance(kept, SerializableArtifact) else artifact

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from xpu_graph import torch_compat
 from xpu_graph.config import XpuGraphConfig, load_dotted_name
 from xpu_graph.fx import placeholders
 from xpu_graph.stage import Stage, Unit
+from xpu_graph.torch_compat import storage_id
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +44,14 @@ def dispatch(
     """
     number = next(_numbers)
     static = _static_tensors(gm, inputs) if config.freeze else {}
+    shared = _shares_memory(inputs) if config.freeze else set()
 
     def compiler(stage: Stage) -> Callable[[fx.GraphModule, Sequence[Any]], Any]:
         def compile_graph(graph: fx.GraphModule, fake_inputs: Sequence[Any]) -> Any:
             unit = Unit(stage, graph, list(fake_inputs), name=f"graph_{number}_{stage.value}")
             log.debug("%s: %d nodes", unit.name, len(graph.graph.nodes))
             if config.freeze:
-                _freeze(unit, static, config)
+                _freeze(unit, static, shared, config)
             return compile_unit(unit)
 
         return compile_graph
@@ -77,7 +79,25 @@ def _static_tensors(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, torc
     }
 
 
-def _freeze(unit: Unit, static: Mapping[int, torch.Tensor], config: XpuGraphConfig) -> None:
+def _shares_memory(inputs: Sequence[Any]) -> set[int]:
+    """The inputs whose memory another tensor among them, or another process, may write to.
+
+    Such a write need not show in the version counter: ``p.data`` has one of its own.
+    """
+    places: dict[int, list[int]] = {}
+    shared = set()
+    for position, value in enumerate(inputs):
+        if not isinstance(value, torch.Tensor) or (storage := storage_id(value)) is None:
+            continue
+        places.setdefault(storage, []).append(position)
+        if value.device.type == "cpu" and value.untyped_storage().is_shared():
+            shared.add(position)
+    return shared.union(*(group for group in places.values() if len(group) > 1))
+
+
+def _freeze(
+    unit: Unit, static: Mapping[int, torch.Tensor], shared: Set[int], config: XpuGraphConfig
+) -> None:
     """Find the parameters and buffers whose value may be folded, and say why others may not."""
     if unit.stage != Stage.inference:
         unit.not_frozen["every parameter"] = "the graph needs gradients"
@@ -93,6 +113,8 @@ def _freeze(unit: Unit, static: Mapping[int, torch.Tensor], config: XpuGraphConf
             continue
         if tensor.is_inference():
             unit.not_frozen[node.name] = "an inference tensor has no version counter"
+        elif origin in shared:
+            unit.not_frozen[node.name] = "another tensor or process shares its memory"
         elif node in mutated:
             unit.not_frozen[node.name] = "the model writes to it"
         else:

@@ -8,6 +8,7 @@ from typing import Any
 
 from xpu_graph.artifact import SerializableArtifact
 from xpu_graph.errors import XpuGraphError
+from xpu_graph.torch_compat import DYNAMO_CONTROL_FLOW
 
 
 def boxed_entry(artifact: SerializableArtifact) -> Callable[[list[Any]], Any]:
@@ -31,6 +32,8 @@ def named_errors(what: str, kind: type[XpuGraphError]) -> Iterator[None]:
     """
     try:
         yield
+    except DYNAMO_CONTROL_FLOW:
+        raise
     except XpuGraphError:
         raise
     except Exception as error:

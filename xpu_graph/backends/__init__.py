@@ -28,6 +28,7 @@ from typing_extensions import override
 from xpu_graph.artifact import SerializableArtifact
 from xpu_graph.errors import BackendError, BackendUnavailable, NotCacheable, XpuGraphError
 from xpu_graph.target import BUILT_IN, Target, plugged_in
+from xpu_graph.torch_compat import DYNAMO_CONTROL_FLOW
 
 SURFACE = ("why_not", "check_options", "fingerprint")
 """What a backend module offers beside ``<target>_compile``."""
@@ -206,6 +207,8 @@ def vendor_compiler(
         compiled = compile_graph(
             gm, fake_inputs, is_inference=is_inference, is_backward=is_backward, **config
         )
+    except DYNAMO_CONTROL_FLOW:
+        raise
     except XpuGraphError:
         raise
     except Exception as error:  # a vendor's code may raise anything; it is named and chained

@@ -23,6 +23,7 @@ from typing_extensions import override
 
 from xpu_graph.artifact import SerializableArtifact
 from xpu_graph.errors import BackendError, CacheError, ConfigError, NotCacheable, unknown_name
+from xpu_graph.torch_compat import DYNAMO_CONTROL_FLOW
 from xpu_graph.torch_compat.inductor import (
     inductor_compile,
     inductor_deserialize,
@@ -123,6 +124,8 @@ def inductor_compiler(
             digest: pathlib.Path(kernel_path(loader)).read_bytes()
             for digest, loader in loaders.items()
         }
+    except DYNAMO_CONTROL_FLOW:  # Inductor traces again, and may ask Dynamo to specialise a number
+        raise
     except Exception as error:  # vendor code may raise anything; it is named and chained
         raise BackendError(f"Inductor failed: {type(error).__name__}: {error}") from error
     return SerializableCompiledFxGraph(compiled, serialize, libraries)

@@ -27,7 +27,7 @@ from xpu_graph.errors import NotCacheable
 from xpu_graph.graph_codec import canonical_text, encode_graph
 from xpu_graph.stage import Stage
 from xpu_graph.tensor_codec import layout_of, raw_bytes, span_of
-from xpu_graph.torch_compat import process_state, symbol_ranges, torch_identity
+from xpu_graph.torch_compat import process_state, shape_facts, symbol_ranges, torch_identity
 
 FORMAT = 1
 """Grows when the meaning of a stored artifact changes."""
@@ -122,6 +122,7 @@ def build_key(
         "graph": hashlib.sha256(text.encode()).hexdigest(),
         "graph size": f"{len(gm.graph.nodes)} nodes, {len(calls)} operators",
         "inputs": _describe_inputs(fake_inputs),
+        "guards": " and ".join(shape_facts(fake_inputs)),
         "constants": _content({name: constants[name] for name in sorted(constants)}),
         "frozen": _content({order[name]: tensor for name, tensor in (frozen or {}).items()}),
         "stage": stage.value,

@@ -98,7 +98,8 @@ class GraphReport:
                 lines.append(f"      refused {times}x: {reason}")
         if self.cache == "hit":
             lines.append("  passes and vendor compiler: not run, the artifact was there")
-        lines.append("  time:")
+        if self.seconds:
+            lines.append("  time:")
         lines += [f"    {step:20s} {spent * 1e3:8.2f} ms" for step, spent in self.seconds.items()]
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)

@@ -15,6 +15,7 @@ from xpu_graph.passes.constants import drop_unused_constants
 from xpu_graph.passes.rewriter import Rewriter
 from xpu_graph.passes.verify import Verifier
 from xpu_graph.stage import Unit
+from xpu_graph.torch_compat import DYNAMO_CONTROL_FLOW
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +114,8 @@ def _run_pass(pass_: Pass, unit: Unit, hooks: Sequence[Hook], done: list[str]) -
         hook.pass_started(unit, pass_)
     try:
         changed = pass_.run(unit)
+    except DYNAMO_CONTROL_FLOW:
+        raise
     except XpuGraphError:
         raise
     except Exception as error:

@@ -9,19 +9,24 @@ import ast
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
 from functorch.compile import default_partition, min_cut_rematerialization_partition
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import RestartAnalysis, SkipFrame
+from torch._dynamo.source import LocalSource
 from torch._guards import TracingContext, detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.graph import _BoxedCodeGen
 from torch.utils._python_dispatch import _disable_current_modes
 
+from xpu_graph.errors import NotCacheable
+
 __all__ = [
+    "DYNAMO_CONTROL_FLOW",
     "FakeTensor",
     "FakeTensorMode",
     "aot_autograd",
@@ -37,6 +42,7 @@ __all__ = [
     "mutated_outside",
     "neg_view",
     "no_dispatch_modes",
+    "shape_facts",
     "shape_guards",
     "storage_has_expired",
     "storage_id",
@@ -61,6 +67,10 @@ storage_has_expired: Callable[..., Any] = torch.UntypedStorage._expired
 
 neg_view: Callable[[torch.Tensor], torch.Tensor] = torch._neg_view
 """A view with the lazy negative bit flipped."""
+
+
+DYNAMO_CONTROL_FLOW: tuple[type[Exception], ...] = (RestartAnalysis, SkipFrame)
+"""What Dynamo raises to itself, through a backend that runs it again: no errors, let them pass."""
 
 
 def no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
@@ -130,14 +140,35 @@ def guard_count(values: Sequence[Any]) -> int:
     return len(env.guards) if env is not None else 0
 
 
-def shape_guards(values: Sequence[Any]) -> str | None:
-    """What must hold of the symbolic inputs, as an expression; None if there is nothing."""
+def shape_facts(values: Sequence[Any]) -> list[str]:
+    """What is known to hold of the symbolic inputs, each written in terms of ``L['t<number>']``.
+
+    Guards about sizes that the graph does not take are left out: nothing in the graph asks them.
+
+    Raises:
+        NotCacheable: a size of the graph is made of one that the graph does not take.
+    """
     env = _shape_env(values)
-    symbols = [value for value in values if isinstance(value, torch.SymInt)]
-    if env is None or not symbols:
-        return None
-    expression = env.produce_guards_expression(placeholders=symbols)
-    return expression if isinstance(expression, str) and expression else None
+    sizes = [value for value in values if isinstance(value, torch.SymInt)]
+    if env is None or not sizes:
+        return []
+    expressions = [env.simplify(size.node.expr) for size in sizes]
+    own = {expression for expression in expressions if expression.is_Symbol}
+    if any(not expression.free_symbols <= own for expression in expressions):
+        raise NotCacheable("a size is made of one that the graph does not take")
+    guards = [guard for guard in env.guards if env.simplify(guard.expr).free_symbols <= own]
+    sources = [LocalSource(f"t{number}") for number in range(len(sizes))]
+    return [f"({fact})" for fact in env.produce_guards(sizes, sources, guards=guards)]
+
+
+def shape_guards(values: Sequence[Any], known: Collection[str] = ()) -> str | None:
+    """What must hold of the symbolic inputs, as an expression; None if there is nothing.
+
+    Args:
+        values: the fake inputs of a graph.
+        known: what ``shape_facts`` gave before; what is there is left out here.
+    """
+    return " and ".join(fact for fact in shape_facts(values) if fact not in known) or None
 
 
 def evaluate_shape_guards(expression: str, values: Sequence[Any]) -> bool:
