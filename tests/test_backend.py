@@ -199,6 +199,10 @@ def test_a_changed_environment_is_seen(monkeypatch, tmp_path):
     monkeypatch.setenv("XPUGRAPH_CACHE_DIR", str(tmp_path / "other"))
     assert backend.for_target("none").cache.path == tmp_path / "other"
     assert before.cache.path != tmp_path / "other"
+    unsigned = backend.for_target("none")
+    monkeypatch.setenv("XPUGRAPH_CACHE_HMAC_KEY", "secret")
+    assert backend.for_target("none") is not unsigned
+    assert "secret" not in repr(vars(backend))
 
 
 @pytest.mark.parametrize("reset", [torch._dynamo.reset, torch.compiler.reset])

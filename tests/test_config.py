@@ -55,8 +55,7 @@ def test_the_fallback_is_to_raise():
     assert XpuGraphConfig().fallback == "raise"
 
 
-def test_every_field_has_a_check_and_a_description(monkeypatch):
-    monkeypatch.delenv("XPUGRAPH_VERIFY")
+def test_every_field_has_a_check_and_a_description():
     for name in (f.name for f in fields(XpuGraphConfig)):
         with pytest.raises(ConfigError, match=name.partition("_")[0]):
             XpuGraphConfig(**{name: object()})
@@ -90,6 +89,8 @@ def test_an_unknown_field_names_the_nearest(make):
         ("enable_interceptor", "rtol=-1", "rtol=1e-5,atol=1e-6"),
         ("enable_interceptor", "rtol=nan", "rtol=1e-5,atol=1e-6"),
         ("enable_interceptor", "tol=1", "rtol=1e-5,atol=1e-6"),
+        ("enable_interceptor", "", "rtol=1e-5,atol=1e-6"),
+        ("enable_interceptor", "rtol=1,rtol=2", "rtol=1e-5,atol=1e-6"),
         ("include_patterns", "cse", "a tuple of names"),
         ("skip_patterns", ("cse", 1), "a tuple of names"),
         ("partition_fn", 3, "a callable"),
@@ -109,18 +110,38 @@ def test_an_unknown_field_names_the_nearest(make):
         ("cache_wait_s", -0.5, "0 or more"),
         ("cache_wait_s", float("nan"), "0 or more"),
         ("cache_wait_s", float("inf"), "0 or more"),
+        ("cache_wait_s", 10**400, "0 or more"),
         ("dump_dir", 7, "a path"),
         ("dump_dir", b"bytes", "a path"),
+        ("dump_dir", "a\0b", "a path"),
+        ("dump_dir", __file__, "a file"),
+        ("dump_dir", "~nobody_has_this_name/dumps", "cannot be used"),
     ],
 )
-def test_an_illegal_value_names_itself_its_place_and_what_is_legal(
-    field, value, legal, monkeypatch
-):
-    monkeypatch.delenv("XPUGRAPH_VERIFY")
+def test_an_illegal_value_names_itself_its_place_and_what_is_legal(field, value, legal):
     with pytest.raises(ConfigError) as caught:
         XpuGraphConfig(**{field: value})
     for words in (repr(value), "XpuGraphConfig", field, legal):
         assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("field", [f.name for f in fields(XpuGraphConfig)])
+def test_an_array_is_refused_by_name(field):
+    with pytest.raises(ConfigError, match=field):
+        XpuGraphConfig(**{field: torch.ones(2).numpy()})
+
+
+def test_an_unknown_field_cannot_be_set():
+    config = XpuGraphConfig()
+    with pytest.raises(ConfigError, match="did you mean 'opt_level'"):
+        config.opt_lvl = 3
+    config.opt_level = 3
+    assert XpuGraph(config).config.opt_level == OptLevel.level3
+
+
+def test_a_dump_dir_may_start_at_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert XpuGraphConfig(dump_dir="~/dumps").dump_dir == str(tmp_path / "dumps")
 
 
 @pytest.mark.parametrize(
@@ -246,9 +267,10 @@ def test_a_mode_without_a_vendor_is_refused():
 
 
 def test_a_mode_reaches_the_vendor():
-    backend = XpuGraph(XpuGraphConfig(target="cpu", vendor_compiler_config={"epilogue_fusion": 1}))
+    given = {"epilogue_fusion": True}
+    backend = XpuGraph(XpuGraphConfig(target="cpu", vendor_compiler_config=given))
     derived = backend.with_options("max-autotune", None)
-    assert derived.config.vendor_compiler_config == {"epilogue_fusion": 1, "mode": "max-autotune"}
+    assert derived.config.vendor_compiler_config == {**given, "mode": "max-autotune"}
     compiled = torch.compile(lambda x: x + 1, backend=backend, mode="max-autotun")
     with pytest.raises(Exception, match="max-autotun") as caught:
         compiled(torch.ones(3))

@@ -181,5 +181,5 @@ def test_raised_wants_the_right_kind():
 def test_wrapping_again_gives_the_same(toy):
     (made,) = Toy().check(lambda x, y: x + y, Toy().inputs)
     assert isinstance(made, SerializableArtifact)
-    assert toy.ToyProgram(made, False) is made
+    assert toy.ToyProgram(made) is made
     assert made._keep_slots

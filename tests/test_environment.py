@@ -1,7 +1,12 @@
 """Environment variables that stand for fields."""
 
+import logging
+import pathlib
+import re
+
 import pytest
 
+import xpu_graph
 from xpu_graph import ConfigError, OptLevel, Target, XpuGraph, XpuGraphConfig
 from xpu_graph.environment import VENDOR_MODES, read_environment
 
@@ -56,6 +61,9 @@ def test_a_set_variable_wins(monkeypatch, variable, text, fields):
         ("XPUGRAPH_INTERCEPTOR", "rtol=much", ["'rtol=much'", "rtol=1e-5,atol=1e-6"]),
         ("XPUGRAPH_PARTITIONER", "mincat", ["'mincat'", "did you mean 'MINCUT'?", "DEFAULT"]),
         ("XPUGRAPH_FUEL", "-1", ["'-1'", "whole number"]),
+        ("XPUGRAPH_FUEL", "²", ["'²'", "whole number"]),
+        ("XPUGRAPH_FUEL", "9" * 5000, ["whole number"]),
+        ("XPUGRAPH_DUMP_DIR", __file__, [__file__, "dump_dir", "a file"]),
         ("XPUGRAPH_VERIFY", "eech", ["'eech'", "did you mean 'each'?", "final"]),
         ("VENDOR_COMPILER_MODE", "max-autotun", ["did you mean 'max-autotune'?", *VENDOR_MODES]),
     ],
@@ -66,6 +74,48 @@ def test_an_illegal_value_names_variable_value_and_legal_ones(monkeypatch, varia
         XpuGraphConfig()
     for words in [variable, *named]:
         assert words in str(caught.value)
+
+
+def test_an_illegal_field_is_refused_though_a_variable_wins(monkeypatch):
+    monkeypatch.setenv("XPUGRAPH_OPT_LEVEL", "0")
+    with pytest.raises(ConfigError, match="'bogus'"):
+        XpuGraphConfig(opt_level="bogus")
+    with pytest.raises(ConfigError, match="'bogus'"):
+        XpuGraphConfig().replaced({"opt_level": "bogus"})
+
+
+def test_a_mode_that_the_target_does_not_have_names_the_variable(monkeypatch):
+    monkeypatch.setenv("VENDOR_COMPILER_MODE", "cudagraphs")
+    with pytest.raises(ConfigError, match="VENDOR_COMPILER_MODE='cudagraphs'") as caught:
+        XpuGraph(XpuGraphConfig(target="cpu"))
+    assert "max-autotune" in str(caught.value)
+    with pytest.raises(ConfigError) as caught:  # not what the variable says
+        XpuGraph(XpuGraphConfig(target="cpu", vendor_compiler_config={"no_such_option": 1}))
+    assert "VENDOR_COMPILER_MODE" not in str(caught.value)
+
+
+def test_an_unknown_variable_is_warned_of_once(monkeypatch, caplog):
+    monkeypatch.setenv("XPUGRAPH_OPT_LEVELS", "0")
+    with caplog.at_level(logging.WARNING, "xpu_graph"):
+        XpuGraphConfig()
+        XpuGraphConfig()
+    (record,) = caplog.records
+    assert "did you mean 'XPUGRAPH_OPT_LEVEL'" in record.getMessage()
+
+
+def test_no_variable_of_ours_is_warned_of(monkeypatch, caplog):
+    package = pathlib.Path(xpu_graph.__file__).parent
+    ours = {
+        name
+        for path in package.rglob("*.py")
+        for name in re.findall(r"XPUGRAPH_[A-Z_]*[A-Z]", path.read_text())
+    }
+    assert len(ours) > 10
+    for name in ours:
+        monkeypatch.setenv(name, "")
+    with caplog.at_level(logging.WARNING, "xpu_graph"):
+        XpuGraphConfig()
+    assert not caplog.records
 
 
 def test_an_empty_variable_is_not_set(monkeypatch):

@@ -14,7 +14,7 @@ LAYERS = [
     ["errors", "environment", "target", "config_checks", "config", "stage", "hooks"],
     ["torch_compat", "container", "tensor_codec", "graph_codec", "artifact", "fx", "folded"],
     ["passes", "cache", "backends", "debug", "kernels"],
-    ["dispatch", "runtime"],
+    ["dispatch", "keeper", "runtime"],
     ["compiler"],
     ["backend", "diagnose", "testing", "conformance_programs", "conformance", "cli", "__main__"],
 ]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from xpu_graph.testing import capture
-from xpu_graph.torch_compat import evaluate_shape_guards, shape_guards
+from xpu_graph.torch_compat import evaluate_shape_guards, shape_facts, shape_guards
 
 
 def inputs(rows):
@@ -21,6 +21,32 @@ def test_guards_hold_where_they_were_made():
     assert guards and evaluate_shape_guards(guards, inputs(3))
     assert not evaluate_shape_guards(guards, large)
     assert evaluate_shape_guards(shape_guards(large), inputs(9))
+
+
+def size_of(values):
+    return next(value for value in values if isinstance(value, torch.SymInt))
+
+
+def test_what_was_known_before_is_left_out():
+    values = inputs(8)
+    known = shape_facts(values)
+    assert shape_guards(values, known) is None
+    assert size_of(values) % 2 == 0
+    added = shape_guards(values, known)
+    assert shape_guards(values) != added
+    assert evaluate_shape_guards(added, inputs(10))
+    assert evaluate_shape_guards(added, inputs(4)), "the others are not asked"
+    assert not evaluate_shape_guards(added, inputs(9))
+
+
+def test_each_of_several_guards_has_to_hold():
+    values = inputs(8)
+    size = size_of(values)
+    assert (size % 4 == 0) | (size % 6 == 0)
+    assert size % 5 == 3
+    guards = shape_guards(values)
+    assert evaluate_shape_guards(guards, inputs(48))
+    assert not evaluate_shape_guards(guards, inputs(12)), "'a or b and c' is another thing"
 
 
 @pytest.mark.parametrize(

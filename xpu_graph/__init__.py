@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         no_cache,
     )
     from xpu_graph.compiler import XpuGraph
-    from xpu_graph.config import OptLevel, Target, XpuGraphConfig
+    from xpu_graph.config import XpuGraphConfig
     from xpu_graph.debug.report import recent_reports
     from xpu_graph.errors import (
         BackendError,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         XpuGraphError,
     )
     from xpu_graph.stage import FxStage, Stage
+    from xpu_graph.target import OptLevel, Target
 
 __version__ = "0.1.0"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import pathlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +29,7 @@ class AutoBackend:
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[Target, str, pathlib.Path], XpuGraph] = {}
+        self._made: dict[tuple[Target, str, pathlib.Path, str], XpuGraph] = {}
         self._lock = threading.Lock()
 
     def __call__(
@@ -54,7 +56,9 @@ class AutoBackend:
         It is the same object as long as the environment asks for the same.
         """
         target = Target(target)
-        key = (target, repr(read_environment()), default_cache_path())
+        secret = os.environb.get(b"XPUGRAPH_CACHE_HMAC_KEY", b"")
+        digest = hashlib.sha256(secret).hexdigest()  # a cache keeps the key it was made with
+        key = (target, repr(read_environment()), default_cache_path(), digest)
         with self._lock:
             if key not in self._made:
                 config = XpuGraphConfig(

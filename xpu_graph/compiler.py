@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -32,13 +31,13 @@ from xpu_graph.dispatch import dispatch
 from xpu_graph.errors import (
     BackendError,
     BackendUnavailable,
-    CacheError,
     ConfigError,
     NotCacheable,
     XpuGraphError,
 )
 from xpu_graph.folded import FoldedArtifact
 from xpu_graph.fx import shallow_copy
+from xpu_graph.keeper import Keeper
 from xpu_graph.passes import DEFAULT_PASSES, Pipeline, split_constant_part
 from xpu_graph.runtime import boxed_entry, named_errors
 from xpu_graph.stage import Stage, Unit
@@ -72,7 +71,7 @@ class XpuGraph:
         cache: where artifacts are kept.
         reports: what the last compilations did, those with ``options`` included.
         counts: graphs that were not compiled as asked: ``"eager fallback"`` without their vendor
-            compiler, ``"training graph"`` as AOTAutograd made them.
+            compiler, ``"training graph"`` as AOTAutograd made them, ``"cache failure"`` not kept.
 
     Raises:
         ConfigError: a field or a vendor option is not legal.
@@ -189,39 +188,19 @@ class XpuGraph:
     def _find_or_make(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
         if not self.config.enable_cache:
             return self._make(unit, told)
-        known: list[str] = []
-
-        def make_key() -> CacheKey | str:
-            known.extend(torch_compat.shape_facts(unit.fake_inputs))
-            return self._key(unit)
-
-        key = self._ask_cache("key", told, make_key)
-        if key is None:
+        keeper = Keeper(self.cache, unit, told, self._warn_once)
+        if not keeper.find_key(lambda: self._key(unit)):
             return self._make(unit, told)
-        told.key = str(key)
-        found = self._load(key, unit, told)
-        if found is not None:
+        if dumps(self.config):
+            told.cache = "not read, since a hit has no graphs to dump"
+        elif (found := keeper.load()) is not None:
             return found
-        with contextlib.ExitStack() as stack:
-            turn = contextlib.ExitStack()
-            stack.callback(self._ask_cache, "writer", told, turn.close)
-            may_store = self._ask_cache(
-                "writer",
-                told,
-                lambda: turn.enter_context(self.cache.writer(key, self.config.cache_wait_s)),
-            )
-            found = self._load(key, unit, told)  # another process may have stored it meanwhile
-            if found is not None:
+        with keeper.turn(self.config.cache_wait_s) as may_store:
+            # Another process may have stored it while this one waited for its turn.
+            if not dumps(self.config) and (found := keeper.load()) is not None:
                 return found
-            if told.cache == "off":
-                told.cache = "miss"
-            inputs = list(unit.fake_inputs)  # the split changes the unit's own
             artifact = self._make(unit, told)
-            if may_store:
-                return self._store(key, artifact, inputs, known, told)
-            if may_store is not None:
-                told.notes.append("another process compiles this graph; nothing was stored")
-            return artifact
+            return keeper.store(artifact) if may_store else artifact
 
     def _make(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
         if unit.stage != Stage.inference:
@@ -271,27 +250,6 @@ class XpuGraph:
         if first:
             log.warning(message, *args)
 
-    # --- the cache ----------------------------------------------------------------------------
-
-    def _ask_cache(self, step: str, told: GraphReport, operation: Callable[[], _T]) -> _T | None:
-        """Do a step of the cache; one that fails costs a warning and the keeping, not the model."""
-        try:
-            with told.timed(step), torch_compat.no_dispatch_modes():
-                return operation()
-        except (NotCacheable, BackendUnavailable) as reason:
-            told.cache = f"not cacheable: {reason}"
-        except Exception as error:  # a store, an artifact or a backend of someone else
-            reason = str(error) if isinstance(error, XpuGraphError) else repr(error)
-            told.cache = f"not cacheable: {reason}"
-            self._warn_once(
-                "cache failure",
-                "%s is not kept, the cache's %s failed: %s",
-                told.name,
-                step,
-                reason,
-            )
-        return None
-
     def _key(self, unit: Unit) -> CacheKey | str:
         if unit.stage != Stage.inference:
             raise NotCacheable("training graphs are not kept yet")
@@ -316,42 +274,3 @@ class XpuGraph:
             frozen=unit.frozen,
             identities=identities,
         )
-
-    def _load(
-        self, key: CacheKey | str, unit: Unit, told: GraphReport
-    ) -> SerializableArtifact | None:
-        def fits(facts: Mapping[str, Any]) -> bool:
-            guards = facts.get("guards")
-            return guards is None or torch_compat.evaluate_shape_guards(guards, unit.fake_inputs)
-
-        def load() -> SerializableArtifact | None:
-            found = self.cache.load_artifact(key, fits)
-            if not isinstance(found, (SerializableArtifact, type(None))):
-                raise CacheError(f"{type(self.cache).__name__} gave {found!r} for an artifact")
-            return found
-
-        if dumps(self.config):
-            told.notes.append("the cache was not read, since a hit has no graphs to dump")
-            return None
-        found = self._ask_cache("load", told, load)
-        if found is not None:
-            told.cache = "hit"
-        log.debug("%s: cache %s for %s", unit.name, "hit" if found else "miss", key)
-        return found
-
-    def _store(
-        self,
-        key: CacheKey | str,
-        artifact: SerializableArtifact,
-        inputs: list[Any],
-        known: list[str],
-        told: GraphReport,
-    ) -> SerializableArtifact:
-        """Keep an artifact, with the guards that compiling added; gives the one to use."""
-
-        def store() -> SerializableArtifact:
-            guards = torch_compat.shape_guards(inputs, known)
-            return self.cache.save_artifact(key, artifact, guards=guards)
-
-        kept = self._ask_cache("store", told, store)
-        return kept if isinstance(kept, SerializableArtifact) else artifact

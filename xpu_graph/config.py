@@ -99,6 +99,11 @@ class XpuGraphConfig:
     fold_limit_bytes: int = 64 * 1024
     cache_wait_s: float = 60.0
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_"):
+            _check_names([name], "field")
+        super().__setattr__(name, value)
+
     def __post_init__(self) -> None:
         self._environment: Environment = read_environment()
         self._settle()
@@ -133,15 +138,15 @@ class XpuGraphConfig:
         return self.replaced({})
 
     def _settle(self) -> None:
-        """Let the environment win, and check every field."""
+        """Check every field, and let the environment win."""
+        for name, check in CHECKS.items():  # also what the environment replaces: it is wrong anyway
+            setattr(self, name, check(name, getattr(self, name)))
         settings, mode = self._environment
         for name, setting in settings.items():
             try:
                 setattr(self, name, CHECKS[name](name, setting.value))
             except ConfigError as error:
                 raise ConfigError(f"{setting.origin} is not legal: {error}") from error
-        for name, check in CHECKS.items():
-            setattr(self, name, check(name, getattr(self, name)))
         if mode == "none":
             self.vendor_compiler_config = None
         elif mode is not None and self.target != "none":

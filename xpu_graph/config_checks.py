@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
 import os
+import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -39,7 +41,7 @@ def parse_tolerances(value: object) -> dict[str, float] | None:
     """
     if value is None or value is False:
         return None
-    if value is True or value == "":
+    if value is True:
         return {}
     legal = 'True, None or "rtol=1e-5,atol=1e-6"'
     if not isinstance(value, str):
@@ -47,7 +49,7 @@ def parse_tolerances(value: object) -> dict[str, float] | None:
     parsed: dict[str, float] = {}
     for part in value.split(","):
         name, _, number = (piece.strip() for piece in part.partition("="))
-        if name not in ("rtol", "atol"):
+        if name not in ("rtol", "atol") or name in parsed:
             raise _wrong_type("enable_interceptor", value, legal)
         try:
             parsed[name] = float(number)
@@ -73,7 +75,7 @@ def _bool(name: str, value: object) -> bool:
 
 def _choice(legal: tuple[str, ...]) -> Callable[[str, object], object]:
     def check(name: str, value: object) -> object:
-        if value not in legal:
+        if not isinstance(value, str) or value not in legal:
             raise ConfigError(unknown_name(name, value, legal, "XpuGraphConfig"))
         return value
 
@@ -91,18 +93,27 @@ def _count_or_none(name: str, value: object) -> int | None:
 
 
 def _seconds(name: str, value: object) -> float:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 <= value < math.inf:  # type: ignore[operator]
-        raise _wrong_type(name, value, "a number of seconds, 0 or more")
-    return float(value)  # type: ignore[arg-type]
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf:
+        with contextlib.suppress(OverflowError):
+            return float(value)
+    raise _wrong_type(name, value, "a number of seconds, 0 or more")
 
 
 def _path(name: str, value: object) -> str | None:
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
-    if value is not None and not isinstance(value, str):
+    if value is None:
+        return None
+    if not isinstance(value, str) or "\0" in value:
         raise _wrong_type(name, value, "a path, or None")
-    return value
+    try:
+        path = pathlib.Path(value).expanduser()
+        in_the_way = path.exists() and not path.is_dir()
+    except (OSError, RuntimeError) as error:  # RuntimeError: nobody has that home directory
+        raise ConfigError(f"XpuGraphConfig.{name}: {value!r} cannot be used: {error}") from error
+    if in_the_way:
+        raise ConfigError(f"XpuGraphConfig.{name}: {value!r} is not legal: there is a file")
+    return str(path) if value else value
 
 
 def _names(name: str, value: object) -> tuple[str, ...]:
@@ -129,10 +140,12 @@ def _own_containers(value: Any) -> Any:
 
 
 def _partitioner(name: str, value: object) -> object:
-    if value is None or callable(value) or value in PARTITIONERS:
+    if value is None or callable(value):
         return value
     if not isinstance(value, str):
         raise _wrong_type(name, value, "a name, a callable, or None")
+    if value in PARTITIONERS:
+        return value
     if "." not in value:
         legal = (*PARTITIONERS, "a dotted name", "a callable")
         raise ConfigError(unknown_name(name, value, legal, "XpuGraphConfig"))

@@ -5,11 +5,15 @@ A variable that is empty counts as not set.
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from xpu_graph.errors import ConfigError, unknown_name
+
+log = logging.getLogger(__name__)
 
 VENDOR_MODES = (
     "none",
@@ -52,9 +56,12 @@ def _bool(origin: str, text: str) -> bool:
 
 
 def _count(origin: str, text: str) -> int:
-    if not text.strip().isdecimal():
-        raise ConfigError(f"{origin} is not legal; give a whole number, 0 or more")
-    return int(text)
+    try:
+        if text.strip().isdecimal():
+            return int(text)
+    except ValueError:  # Python reads no number of thousands of digits
+        pass
+    raise ConfigError(f"{origin} is not legal; give a whole number, 0 or more")
 
 
 def _names(origin: str, text: str) -> tuple[str, ...]:
@@ -83,13 +90,19 @@ _VARIABLES: dict[str, tuple[str, Callable[[str, str], Any]]] = {
 }
 """Environment variable -> the field it stands for, and its reader."""
 
+_READ_ELSEWHERE = ("XPUGRAPH_CACHE_DIR", "XPUGRAPH_CACHE_HMAC_KEY", "XPUGRAPH_LOGS")
+"""Variables that stand for no field."""
+
 
 def read_environment() -> Environment:
-    """What the environment sets now.
+    """What the environment sets now; a variable that looks like one of ours is warned of once.
 
     Raises:
         ConfigError: a variable cannot be read as its field's kind of value.
     """
+    for variable in os.environ:
+        if variable.startswith("XPUGRAPH_"):
+            _warn_if_unknown(variable)
     settings = {}
     for variable, (field_name, read) in _VARIABLES.items():
         text = os.environ.get(variable, "")
@@ -98,10 +111,22 @@ def read_environment() -> Environment:
             settings[field_name] = Setting(read(origin, text), origin)
     if "dump_dir" in settings:
         settings["dump_graph"] = Setting(True, settings["dump_dir"].origin)
-    return Environment(settings, _read_vendor_mode())
+    return Environment(settings, read_vendor_mode())
 
 
-def _read_vendor_mode() -> str | None:
+@functools.cache
+def _warn_if_unknown(variable: str) -> None:
+    known = (*_VARIABLES, *_READ_ELSEWHERE)
+    if variable not in known:
+        log.warning("%s", unknown_name("environment variable", variable, known))
+
+
+def read_vendor_mode() -> str | None:
+    """``VENDOR_COMPILER_MODE``, or None where it is not set.
+
+    Raises:
+        ConfigError: it has an illegal value.
+    """
     mode = os.environ.get("VENDOR_COMPILER_MODE", "").strip()
     if mode and mode not in VENDOR_MODES:
         where = "environment variable VENDOR_COMPILER_MODE"

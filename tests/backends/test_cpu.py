@@ -90,13 +90,55 @@ def test_the_fingerprint_follows_what_changes_code():
 def test_without_a_compiler_the_target_is_unavailable(monkeypatch, tmp_path):
     assert cpu.why_not() is None
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CXX", raising=False)
     assert "C++ compiler" in cpu.why_not()
     assert str(compile_with({})) == cpu.why_not()
     config = XpuGraphConfig(target="cpu", vendor_compiler_config={}, fallback="eager")
     torch.compiler.reset()
     compiled = torch.compile(lambda x: x + 1, backend=XpuGraph(config))
     assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+
+
+@pytest.fixture
+def only(monkeypatch, tmp_path):
+    """Leaves only programs of these names, which do nothing, to be found."""
+
+    def leave(*names, text="exit 0"):
+        for name in names:
+            (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+            (tmp_path / name).chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+
+    return leave
+
+
+def test_only_the_compiler_that_inductor_looks_for_counts(only):
+    only("clang++")
+    with torch._inductor.config.patch({"cpp.cxx": (None, "g++")}):
+        assert "g++" in cpu.why_not()
+    with torch._inductor.config.patch({"cpp.cxx": "clang++"}):
+        assert cpu.why_not() is None
+    with torch._inductor.config.patch({"cpp.cxx": (None, "nosuchcxx", "clang++")}):
+        assert cpu.why_not() is None
+    with torch._inductor.config.patch({"cpp.cxx": (None, "nosuchcxx")}):
+        assert "nosuchcxx" in cpu.why_not()
+
+
+def test_the_compiler_may_be_an_option():
+    error = compile_with({"cpp.cxx": (None, "nosuchcxx")})
+    assert isinstance(error, BackendUnavailable)
+    assert "nosuchcxx" in str(error)
+    options = {"cpp.cxx": (None, "nosuchcxx")}
+    config = XpuGraphConfig(target="cpu", vendor_compiler_config=options, fallback="eager")
+    compiled = torch.compile(lambda x: x + 2, backend=XpuGraph(config))
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 3.0))
+
+
+def test_a_compiler_that_does_not_work_is_unavailable(only):
+    only("broken++", text="exit 1")  # and no g++, which is not looked for
+    error = compile_with({"cpp.cxx": (None, "broken++")})
+    assert isinstance(error, BackendUnavailable)
+    assert len(str(error).splitlines()) == 1
+    assert "(broken++) does not work" in str(error)
 
 
 def test_a_tensor_made_on_another_device_is_refused():

@@ -233,6 +233,74 @@ def test_why_not_is_asked_before_compiling(backend_of):
         compile_for(backend_of(text.replace("return gm", "raise ValueError")))
 
 
+@pytest.mark.parametrize("answer", ["False", "True", "''", "' '", "3"])
+def test_why_not_gives_a_sentence_or_none(backend_of, answer):
+    target = backend_of(COMPLETE.replace("return None", f"return {answer}"))
+    with pytest.raises(BackendError, match=r"why_not of the backend of Target\.other") as caught:
+        compile_for(target)
+    assert not isinstance(caught.value, BackendUnavailable)
+
+
+def test_a_fault_in_checking_the_options_is_no_bare_error(backend_of):
+    target = backend_of(COMPLETE.replace("pass", "config['must']"))
+    with pytest.raises(BackendError, match=r"Target\.other failed: KeyError: 'must'"):
+        XpuGraph(XpuGraphConfig(target=target, vendor_compiler_config={}))
+
+
+def test_why_not_may_take_the_options(backend_of):
+    text = COMPLETE.replace("why_not(): return None", "why_not(config=None): return config['why']")
+    with pytest.raises(BackendUnavailable, match="because"):
+        compile_for(backend_of(text), why="because")
+
+
+@pytest.mark.parametrize("function", ["why_not()", "check_options(config)", "fingerprint(config)"])
+def test_a_fault_in_a_function_names_it(backend_of, function):
+    text = f"{COMPLETE}\ndef {function}: raise KeyError('deep inside')"
+    target = backend_of(text)
+    name = function.partition("(")[0]
+    with pytest.raises(BackendError, match="deep inside") as caught:
+        fingerprint(target, {}) if name == "fingerprint" else compile_for(target)
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert f"{name} of the backend of Target.other failed" in str(caught.value)
+
+
+def test_options_are_checked_where_the_compiler_is_called_directly(toy_package):
+    with pytest.raises(ConfigError, match="did you mean 'keep_slots'"):
+        compile_for(Target("toy"), keep_slot=True)
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        ("None", "returns a NoneType; the graph has 2 outputs"),
+        ("gm(*inputs)[0]", "returns a Tensor; the graph has 2 outputs"),
+        ("list(gm(*inputs))[:1]", "returns 1 outputs; the graph has 2 outputs"),
+        ("[*gm(*inputs), 3]", "returns 3 outputs; the graph has 2 outputs"),
+    ],
+)
+def test_the_wrong_number_of_outputs(backend_of, result, words):
+    target = backend_of(COMPLETE.replace("return gm", f"return lambda *inputs: {result}"))
+    config = XpuGraphConfig(target=target, vendor_compiler_config={})
+    compiled = torch.compile(lambda x: (x + 1, x * 2), backend=XpuGraph(config))
+    for _ in range(2):
+        with pytest.raises(BackendError, match=words) as caught:
+            compiled(torch.ones(2))
+        assert "Target.other" in str(caught.value)
+
+
+def test_outputs_are_counted_once(backend_of):
+    made = compile_for(backend_of(COMPLETE))
+    assert len(made(torch.ones(2))) == 1
+    made._function = lambda x: None
+    assert made(torch.ones(2)) is None
+
+
+def test_a_name_that_no_function_can_have(install):
+    target = install("my-npu = some_module_of_mine", some_module_of_mine=COMPLETE)
+    with pytest.raises(BackendError, match="'my-npu' is not a Python identifier"):
+        load_backend(target)
+
+
 # --- targets of this package ----------------------------------------------------------------------
 
 
@@ -261,7 +329,7 @@ def test_every_module_of_a_target_is_whole():
 
 @pytest.mark.parametrize(
     ("body", "error"),
-    [("return None", NotCacheable), ("return 3", BackendError)],
+    [("return None", NotCacheable), ("return 3", BackendError), ("return ''", BackendError)],
 )
 def test_a_fingerprint_is_a_text(backend_of, body, error):
     target = backend_of(COMPLETE.replace('return "other"', body))

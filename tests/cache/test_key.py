@@ -178,7 +178,7 @@ def test_a_symbol_is_not_a_number():
         build_key(static.gm, values, XpuGraphConfig(), Stage.inference)
         for values in (static.fake_inputs, symbolic.fake_inputs)
     ]
-    assert list(keys[0].diff(keys[1])) == ["inputs"]
+    assert list(keys[0].diff(keys[1])) == ["inputs", "guards"]
 
 
 def symbolic_key(make):
@@ -210,7 +210,7 @@ def test_equal_symbols_are_a_factor():
         return [size, size]
 
     other = symbolic_key(lambda env: [symbol(env, "a"), symbol(env, "b")])
-    assert list(symbolic_key(same).diff(other)) == ["inputs"]
+    assert list(symbolic_key(same).diff(other)) == ["inputs", "guards"]
 
 
 def test_an_expression_is_a_factor():
@@ -222,14 +222,34 @@ def test_an_expression_is_a_factor():
         size = symbol(env, "a")
         return [size, size + 2]
 
-    assert list(symbolic_key(twice).diff(symbolic_key(plus))) == ["inputs"]
+    assert list(symbolic_key(twice).diff(symbolic_key(plus))) == ["inputs", "guards"]
 
 
 def test_the_range_of_a_symbol_is_a_factor():
     free = symbolic_key(lambda env: [symbol(env, "a")])
     bounded = symbolic_key(lambda env: [symbol(env, "a", upper=4096)])
-    assert list(free.diff(bounded)) == ["inputs"]
+    assert list(free.diff(bounded)) == ["inputs", "guards"]
     assert bounded == symbolic_key(lambda env: [symbol(env, "b", upper=4096)])
+
+
+def test_a_guard_is_a_factor():
+    def asked(name, divisor):
+        def make(env):
+            size = symbol(env, name, 12)
+            assert size % divisor == 0
+            return [size]
+
+        return symbolic_key(make)
+
+    free = symbolic_key(lambda env: [symbol(env, "a", 12)])
+    assert list(free.diff(asked("a", 2))) == ["guards"]
+    assert list(asked("a", 2).diff(asked("a", 3))) == ["guards"]
+    assert asked("a", 2) == asked("b", 2)
+
+
+def test_a_size_made_of_one_that_is_no_input_is_not_cacheable():
+    with pytest.raises(NotCacheable, match="size"):
+        symbolic_key(lambda env: [symbol(env, "a") * 2])
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from torch import fx
 from xpu_graph.artifact import SerializableGraphModule
 from xpu_graph.cache import XpuGraphLocalCache, default_cache
 from xpu_graph.cache import local as local_module
-from xpu_graph.errors import CacheError
+from xpu_graph.errors import CacheError, ConfigError
 
 KEY = "ab" + 62 * "0"
 OTHER = "cd" + 62 * "0"
@@ -164,6 +164,33 @@ def test_what_is_no_file_is_a_miss(cache, kind):
     cache.load_artifact(KEY)
 
 
+def warnings(caplog):
+    return sum(record.levelname == "WARNING" for record in caplog.records)
+
+
+def test_one_warning_for_one_kind_of_trouble(tmp_path, caplog):
+    path = tmp_path / "file"
+    path.write_text("mine")
+    counts = []
+    for key in KEYS:
+        cache = XpuGraphLocalCache(path)
+        cache.load_artifact(key)
+        cache.save_artifact(key, artifact())
+        with cache.writer(key, 0.0):
+            pass
+        counts.append(warnings(caplog))
+    assert counts[0] > 0
+    assert counts[-1] == counts[0]
+    XpuGraphLocalCache(path / "below").save_artifact(KEY, artifact())
+    assert warnings(caplog) > counts[0]
+
+
+def test_how_many_kinds_are_remembered_is_bounded(cache):
+    for number in range(3 * local_module._COMPLAINTS):
+        cache._complain("cannot", cache.path, str(number))
+    assert len(local_module._complained) <= local_module._COMPLAINTS
+
+
 # --- damaged entries --------------------------------------------------------------------------
 
 
@@ -217,7 +244,23 @@ def test_an_entry_sealed_with_another_key_is_a_miss(tmp_path, writes, reads):
     assert value_of(writer.load_artifact(KEY)) == 1.0
     reader = XpuGraphLocalCache(tmp_path / "cache", secret=reads)
     assert reader.load_artifact(KEY) is None
-    assert not entry(reader).exists()
+    (sealed,) = (tmp_path / "cache" / KEY[:2]).iterdir()
+    assert sealed != reader._entry(KEY)
+    sealed.rename(reader._entry(KEY))  # the name alone opens nothing
+    assert reader.load_artifact(KEY) is None
+    assert not reader._entry(KEY).exists()
+
+
+def test_two_secrets_in_one_directory_keep_their_own(tmp_path):
+    caches = [XpuGraphLocalCache(tmp_path / "cache", secret=s) for s in (b"one", b"two", b"")]
+    for number, cache in enumerate(caches):
+        cache.save_artifact(KEY, artifact(number))
+    for _ in range(2):
+        found = [value_of(cache.load_artifact(KEY)) for cache in caches]
+        assert found == [0.0, 1.0, 2.0]
+    caches[0].delete_artifact(KEY)
+    assert caches[0].load_artifact(KEY) is None
+    assert value_of(caches[1].load_artifact(KEY)) == 1.0
 
 
 def test_the_secret_comes_from_the_environment(tmp_path, monkeypatch):
@@ -319,6 +362,24 @@ def test_the_least_recently_used_go_first(tmp_path):
     assert kept == [KEYS[0], KEYS[2], KEYS[3]]
 
 
+def test_entries_are_listed_only_where_they_may_be_too_many(tmp_path, monkeypatch):
+    one = len(artifact().convert_to_bytes(key=KEY, expires=None))
+    cache = XpuGraphLocalCache(tmp_path / "cache", size_limit=20 * one)
+    listed, glob = [], pathlib.Path.glob
+
+    def count(self, pattern):
+        listed.append(pattern)
+        return glob(self, pattern)
+
+    monkeypatch.setattr(pathlib.Path, "glob", count)
+    for number in range(40):
+        before = len(listed)
+        cache.save_artifact(f"{number:02x}" + 62 * "0", artifact())
+        if number in (1, 2):  # after the first, a part of what is free
+            assert len(listed) == before
+    assert len(files(cache)) == 20
+
+
 def test_an_entry_larger_than_the_limit_is_not_kept(tmp_path):
     cache = XpuGraphLocalCache(tmp_path / "cache", size_limit=100)
     one = artifact()
@@ -333,7 +394,7 @@ def test_what_a_dead_writer_left_goes(cache):
     for path in (old, young):
         path.write_bytes(b"half")
     os.utime(old, (0, 0))
-    cache.save_artifact(OTHER, artifact())
+    XpuGraphLocalCache(cache.path).save_artifact(OTHER, artifact())
     assert not old.exists()
     assert young.exists()  # its writer may still be at it
 
@@ -462,6 +523,32 @@ def test_a_user_without_a_home(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(pathlib.Path, "home", no_home)
     assert default_cache().path.parent == pathlib.Path(tempfile.gettempdir())
+
+
+@pytest.mark.parametrize("name", ["XPUGRAPH_CACHE_DIR", "XDG_CACHE_HOME"])
+def test_a_home_that_is_not_there(name, monkeypatch):
+    monkeypatch.delenv("XPUGRAPH_CACHE_DIR")
+    monkeypatch.setenv(name, "~nobody-of-this-name/x")
+    with pytest.raises(ConfigError, match=name):
+        default_cache()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("path", "~nobody-of-this-name/x"),
+        ("path", 3),
+        ("size_limit", "1G"),
+        ("size_limit", -1),
+        ("size_limit", 1.5),
+        ("size_limit", True),
+        ("secret", "text"),
+        ("secret", 3),
+    ],
+)
+def test_an_argument_that_is_not_legal_is_named(name, value, tmp_path):
+    with pytest.raises(ConfigError, match=name):
+        XpuGraphLocalCache(**{"path": tmp_path, name: value})
 
 
 def test_a_relative_path_is_that_of_the_moment(monkeypatch, tmp_path):

@@ -6,7 +6,8 @@ be taken over; one that is only known by name, such as ``mlu``, can be provided.
 
     <target>_compile(gm, fake_inputs, *, is_inference, is_backward, **config)
         -> a SerializableArtifact, or any callable that takes the inputs and returns the outputs
-    why_not() -> str | None          one sentence: what is missing here; None if nothing is
+    why_not() -> str | None          one sentence: what is missing here; None if nothing is;
+                                     where it takes an argument (not required), that is the config
     check_options(config) -> None    raises ConfigError; imports no vendor package
     fingerprint(config) -> str | None
         what the compiled code depends on beside the graph; None, or NotCacheable with a reason:
@@ -17,16 +18,25 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 from typing_extensions import override
 
 from xpu_graph.artifact import SerializableArtifact
-from xpu_graph.errors import BackendError, BackendUnavailable, NotCacheable, XpuGraphError
+from xpu_graph.environment import read_vendor_mode
+from xpu_graph.errors import (
+    BackendError,
+    BackendUnavailable,
+    ConfigError,
+    NotCacheable,
+    XpuGraphError,
+)
 from xpu_graph.target import BUILT_IN, Target, plugged_in
 from xpu_graph.torch_compat import DYNAMO_CONTROL_FLOW
 
@@ -40,21 +50,45 @@ class CompiledCallable(SerializableArtifact):
     Args:
         function: takes the inputs of the graph, returns the outputs.
         why: why it cannot be stored.
+        outputs: how many it has to return, where that is to be checked at the first call.
+        whose: who made it, for the message.
+
+    Raises:
+        BackendError: on the first call, when it returns something else.
     """
 
     kind = "callable"  # of nothing that is stored: ``members`` gives the reason
 
     def __init__(
-        self, function: Any, why: str = "the vendor compiler returned a bare callable"
+        self,
+        function: Any,
+        why: str = "the vendor compiler returned a bare callable",
+        outputs: int | None = None,
+        whose: str = "the vendor compiler",
     ) -> None:
         self._function = function
         self._why = why
+        self._outputs = outputs
+        self._whose = whose
 
     @override
     def boxed(self, args: list[Any]) -> Any:
         inputs = tuple(args)
         args.clear()
-        return self._function(*inputs)
+        result = self._function(*inputs)
+        if self._outputs is not None:
+            self._check(result, self._outputs)
+            self._outputs = None
+        return result
+
+    def _check(self, result: Any, outputs: int) -> None:
+        many = isinstance(result, (list, tuple))
+        if not many or len(result) != outputs:
+            returned = f"{len(result)} outputs" if many else f"a {type(result).__name__}"
+            raise BackendError(
+                f"what {self._whose} made returns {returned}; the graph has {outputs} outputs, so "
+                f"a list or tuple of {outputs} is wanted"
+            )
 
     @override
     def members(self) -> dict[str, bytes]:
@@ -72,9 +106,14 @@ def load_backend(target: Target) -> ModuleType:
     Raises:
         BackendUnavailable: this version has no backend for the target, or the package that
             declared it is not there.
-        BackendError: the module fails when imported, lacks one of the four functions, or is not
-            the only one that is declared for the target.
+        BackendError: the module fails when imported, lacks one of the four functions, cannot have
+            one of the target's name, or is not the only one that is declared for the target.
     """
+    if not target.value.isidentifier():
+        raise BackendError(
+            f"the name of target {target.value!r} is not a Python identifier, so no function can "
+            "be called <target>_compile; declare its entry point under another name"
+        )
     name = _module_name(target)
     try:
         module = importlib.import_module(name)
@@ -126,12 +165,36 @@ def check_options(target: Target, config: Mapping[str, Any]) -> None:
 
     Raises:
         ConfigError: it does not.
+        BackendError: it failed to answer.
     """
     try:
         backend = load_backend(target)
     except BackendUnavailable:
         return
-    backend.check_options(config)
+    _check_options(backend, target, config)
+
+
+def _check_options(backend: ModuleType, target: Target, config: Mapping[str, Any]) -> None:
+    try:
+        _ask(backend, target, "check_options", config)
+    except ConfigError as error:
+        mode = read_vendor_mode()
+        if mode is None or config.get("mode") != mode or repr(mode) not in str(error):
+            raise
+        variable = f"environment variable VENDOR_COMPILER_MODE={mode!r}"
+        raise ConfigError(f"{variable} is not legal for {target!r}: {error}") from error
+
+
+def _ask(backend: ModuleType, target: Target, function: str, *args: Any) -> Any:
+    """What one of a backend's functions answers; a fault in it is named after it."""
+    try:
+        return getattr(backend, function)(*args)
+    except XpuGraphError:
+        raise
+    except Exception as error:  # a vendor's code may raise anything; it is named and chained
+        raise BackendError(
+            f"{function} of the backend of {target!r} failed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def fingerprint(target: Target, config: Mapping[str, Any]) -> str:
@@ -139,16 +202,19 @@ def fingerprint(target: Target, config: Mapping[str, Any]) -> str:
 
     Raises:
         NotCacheable: the backend gives none, or is not here.
-        BackendError: the backend gives something that is no text.
+        BackendError: the backend gives something that is no text, or failed to answer.
     """
     try:
-        found = load_backend(target).fingerprint(config)
+        found = _ask(load_backend(target), target, "fingerprint", config)
     except BackendUnavailable as reason:
         raise NotCacheable(str(reason)) from reason
     if found is None:
         raise NotCacheable(f"the backend of {target!r} gives no fingerprint")
-    if not isinstance(found, str):
-        raise BackendError(f"the backend of {target!r} gives {found!r} as its fingerprint")
+    if not isinstance(found, str) or not found:
+        raise BackendError(
+            f"fingerprint of the backend of {target!r} gives {found!r}; it has to give a text, or "
+            "None for code that is not to be kept"
+        )
     return found
 
 
@@ -194,13 +260,21 @@ def vendor_compiler(
         config: the backend's own options.
 
     Raises:
+        ConfigError: the backend does not take these options.
         BackendUnavailable: the target cannot be used here; the message says what is missing.
         BackendError: the compiler failed, or the backend returned nothing to call.
     """
     target = Target(target)
     backend = load_backend(target)
-    reason = backend.why_not()
+    _check_options(backend, target, config)
+    takes_config = len(inspect.signature(backend.why_not).parameters) > 0
+    reason = _ask(backend, target, "why_not", *([config] if takes_config else []))
     if reason is not None:
+        if not isinstance(reason, str) or not reason.strip():
+            raise BackendError(
+                f"why_not of the backend of {target!r} gives {reason!r}; it has to give one "
+                "sentence, or None where nothing is missing"
+            )
         raise BackendUnavailable(reason)
     compile_graph = getattr(backend, f"{target.value}_compile")
     try:
@@ -221,4 +295,5 @@ def vendor_compiler(
         raise BackendError(
             f"the backend of {target!r} returned a {type(compiled).__name__}, nothing to call"
         )
-    return CompiledCallable(compiled)
+    outputs = len(pytree.tree_leaves(gm.graph.output_node().args[0]))
+    return CompiledCallable(compiled, outputs=outputs, whose=f"the backend of {target!r}")

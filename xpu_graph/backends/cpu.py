@@ -23,9 +23,13 @@ from xpu_graph.torch_compat import cpu_identity
 COMPILERS = ("inductor",)
 
 
-def why_not() -> str | None:
-    """What is missing here: Inductor on a CPU needs a C++ compiler to make something new."""
-    return inductor.why_not_cpp()
+def why_not(config: Mapping[str, Any] | None = None) -> str | None:
+    """What is missing here: Inductor on a CPU needs a C++ compiler to make something new.
+
+    Args:
+        config: the options, of which ``cpp.cxx`` names the compiler.
+    """
+    return inductor.why_not_cpp(config or {})
 
 
 def check_options(config: Mapping[str, Any]) -> None:
@@ -56,6 +60,7 @@ def cpu_compile(
     """Compile a graph whose tensors live on the CPU.
 
     Raises:
+        BackendUnavailable: the C++ compiler does not work.
         BackendError: a tensor lives elsewhere, or Inductor failed.
     """
     check_devices(gm, Target.cpu, "cpu")

@@ -15,6 +15,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -22,7 +23,14 @@ from torch import fx
 from typing_extensions import override
 
 from xpu_graph.artifact import SerializableArtifact
-from xpu_graph.errors import BackendError, CacheError, ConfigError, NotCacheable, unknown_name
+from xpu_graph.errors import (
+    BackendError,
+    BackendUnavailable,
+    CacheError,
+    ConfigError,
+    NotCacheable,
+    unknown_name,
+)
 from xpu_graph.torch_compat import DYNAMO_CONTROL_FLOW
 from xpu_graph.torch_compat.inductor import (
     inductor_compile,
@@ -115,6 +123,7 @@ def inductor_compiler(
         options: ``mode``, and Inductor options by name.
 
     Raises:
+        BackendUnavailable: the C++ compiler that Inductor found does not work.
         BackendError: Inductor failed; its own error is the cause.
     """
     try:
@@ -127,6 +136,13 @@ def inductor_compiler(
     except DYNAMO_CONTROL_FLOW:  # Inductor traces again, and may ask Dynamo to specialise a number
         raise
     except Exception as error:  # vendor code may raise anything; it is named and chained
+        cause = getattr(error, "inner_exception", error)
+        if type(cause).__name__ == "InvalidCxxCompiler":
+            names = " or ".join(_cxx_names(options))
+            raise BackendUnavailable(
+                f"Inductor compiles C++ for the CPU, and the C++ compiler here ({names}) does not "
+                "work"
+            ) from error
         raise BackendError(f"Inductor failed: {type(error).__name__}: {error}") from error
     return SerializableCompiledFxGraph(compiled, serialize, libraries)
 
@@ -192,12 +208,28 @@ def _identity(value: Any, name: str) -> str:
     return f"{type(value).__qualname__} {_identity(given, name)}"
 
 
-def why_not_cpp() -> str | None:
-    """What Inductor misses to compile C++ here; None for nothing."""
-    wanted = os.environ.get("CXX", "g++")
-    if any(shutil.which(name) for name in (wanted, "g++", "clang++")):
+def why_not_cpp(options: Mapping[str, Any] = MappingProxyType({})) -> str | None:
+    """What Inductor misses to compile C++ here; None for nothing.
+
+    Inductor looks for the compilers of its setting ``cpp.cxx`` and for no other.
+    """
+    names = _cxx_names(options)
+    if any(shutil.which(name) for name in names):
         return None
-    return f"Inductor compiles C++ for the CPU, and no C++ compiler ({wanted}) is installed here"
+    if os.environ.get("TORCH_INDUCTOR_INSTALL_GXX"):  # Inductor installs one
+        return None
+    return (
+        "Inductor compiles C++ for the CPU, and the C++ compiler it looks for "
+        f"({' or '.join(names)}) is not installed here; CXX, set before torch is imported, "
+        "names another"
+    )
+
+
+def _cxx_names(options: Mapping[str, Any]) -> list[str]:
+    """The C++ compilers that Inductor looks for; its ``None`` stands for one it may install."""
+    setting = options["cpp.cxx"] if "cpp.cxx" in options else inductor_settings()["cpp.cxx"]
+    names = setting if isinstance(setting, (list, tuple)) else [setting]
+    return [str(name) for name in names if name is not None]
 
 
 def _patches(options: Mapping[str, Any]) -> dict[str, Any]:

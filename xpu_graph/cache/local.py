@@ -30,7 +30,7 @@ from typing_extensions import override
 
 from xpu_graph.cache.key import CacheKey
 from xpu_graph.cache.store import XpuGraphCache
-from xpu_graph.errors import CacheError
+from xpu_graph.errors import CacheError, ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,11 @@ _POLL_S = 0.05
 _ABANDONED_S = 3600.0
 """Age after which a file that was never renamed belongs to a writer that died."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_UNUSED_ENTRY = "does not use the cache entry"
+_UNUSED_DIRECTORY = "does not use the cache directory"
+_COMPLAINTS = 256
+_complained: set[tuple[str, str, str]] = set()
+"""What was warned of; at most ``_COMPLAINTS`` kinds are remembered."""
 
 
 class XpuGraphLocalCache(XpuGraphCache):
@@ -50,6 +55,9 @@ class XpuGraphLocalCache(XpuGraphCache):
         path: the directory; made when the first entry is written.
         size_limit: bytes that all entries may take; the least recently used go first.
         secret: key of the HMAC that seals entries; by default ``$XPUGRAPH_CACHE_HMAC_KEY``.
+
+    Raises:
+        ConfigError: an argument is not legal.
     """
 
     def __init__(
@@ -61,11 +69,16 @@ class XpuGraphLocalCache(XpuGraphCache):
         if secret is None:
             secret = os.environb.get(b"XPUGRAPH_CACHE_HMAC_KEY", b"")
         super().__init__(secret)
-        self.path = pathlib.Path(path).expanduser().absolute()
+        if type(size_limit) is not int or size_limit < 0:
+            raise ConfigError(
+                f"size_limit={size_limit!r} of XpuGraphLocalCache; a number of bytes is legal, "
+                "such as 4 * 1024**3"
+            )
+        self.path = _expanded(path, "path of XpuGraphLocalCache").absolute()
         self._size_limit = size_limit
+        self._room: int | None = None  # what may be written before the entries are listed again
         # Programs with different keys may share the directory without throwing out each other's.
         self._seal = f"-{hmac.digest(secret, b'seal', 'sha256').hex()[:8]}" if secret else ""
-        self._complained: set[str] = set()
 
     @override
     @contextlib.contextmanager
@@ -98,15 +111,15 @@ class XpuGraphLocalCache(XpuGraphCache):
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._complain(f"cache entry {path} cannot be opened: {error}")
+            self._complain("cannot open the cache entry", path, error)
             return None
         try:
             facts = os.fstat(handle)
             if not stat.S_ISREG(facts.st_mode):
-                self._complain(f"cache entry {path} is not used: it is not a file")
+                self._complain(_UNUSED_ENTRY, path, "it is not a file")
                 return None
             if facts.st_uid != os.getuid() or facts.st_mode & _OTHERS_WRITE:
-                self._complain(f"cache entry {path} is not used: others may have written it")
+                self._complain(_UNUSED_ENTRY, path, "others may have written it")
                 return None
             if not self._is_private(self.path) or not self._is_private(path.parent):
                 return None
@@ -115,7 +128,7 @@ class XpuGraphLocalCache(XpuGraphCache):
             with contextlib.suppress(OSError):  # a read-only cache is served all the same
                 os.utime(handle)
         except OSError as error:
-            self._complain(f"cache entry {path} cannot be read: {error}")
+            self._complain("cannot read the cache entry", path, error)
             return None
         finally:
             os.close(handle)
@@ -124,7 +137,9 @@ class XpuGraphLocalCache(XpuGraphCache):
     def _write(self, digest: str, data: bytes) -> None:
         path = self._entry(digest)
         if len(data) > self._size_limit:
-            self._complain(f"cache entry {path} is not kept: the cache may hold less than it alone")
+            self._complain(
+                "does not keep the cache entry", path, "it alone is larger than size_limit"
+            )
             return
         if not self._make_directory(path.parent):
             return
@@ -137,12 +152,15 @@ class XpuGraphLocalCache(XpuGraphCache):
                 os.fsync(file.fileno())
             pathlib.Path(temporary).replace(path)
         except OSError as error:
-            self._complain(f"cache entry {path} cannot be written: {error}")
+            self._complain("cannot write the cache entry", path, error)
             if temporary is not None:
                 with contextlib.suppress(OSError):
                     pathlib.Path(temporary).unlink()
             return
-        self._evict(keep=path)
+        if self._room is None or len(data) > self._room:
+            self._evict(keep=path)
+        else:
+            self._room -= len(data)
 
     def _remove(self, digest: str) -> None:
         with contextlib.suppress(OSError):
@@ -161,7 +179,7 @@ class XpuGraphLocalCache(XpuGraphCache):
             for step in (self.path, directory):
                 step.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            self._complain(f"the cache directory {directory} cannot be made: {error}")
+            self._complain("cannot make the cache directory", directory, error)
             return False
         return self._is_private(self.path) and self._is_private(directory)
 
@@ -169,7 +187,7 @@ class XpuGraphLocalCache(XpuGraphCache):
         try:
             facts = directory.stat()
         except OSError as error:
-            self._complain(f"the cache directory {directory} is not used: {error}")
+            self._complain(_UNUSED_DIRECTORY, directory, error)
             return False
         if facts.st_uid != os.getuid():
             reason = f"it belongs to user {facts.st_uid}"
@@ -177,7 +195,7 @@ class XpuGraphLocalCache(XpuGraphCache):
             reason = f"others may write it (mode {stat.S_IMODE(facts.st_mode):04o})"
         else:
             return True
-        self._complain(f"the cache directory {directory} is not used: {reason}")
+        self._complain(_UNUSED_DIRECTORY, directory, reason)
         return False
 
     def _open_lock(self, path: pathlib.Path) -> int | None:
@@ -187,7 +205,7 @@ class XpuGraphLocalCache(XpuGraphCache):
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             return os.open(path, flags, 0o600)
         except OSError as error:
-            self._complain(f"the cache lock {path} cannot be opened: {error}")
+            self._complain("cannot open the cache lock", path, error)
             return None
 
     def _evict(self, keep: pathlib.Path) -> None:
@@ -208,11 +226,20 @@ class XpuGraphLocalCache(XpuGraphCache):
             with contextlib.suppress(OSError):
                 path.unlink()
             total -= size
+        # Listing takes long where there are many. Other processes write too, so not all is ours.
+        self._room = max(0, self._size_limit - total) // 8
 
-    def _complain(self, message: str) -> None:
-        if message not in self._complained:
-            self._complained.add(message)
-            log.warning("%s", message)
+    def _complain(self, what: str, path: pathlib.Path, reason: OSError | str) -> None:
+        """Warn, once in a process for each directory, kind of trouble and reason."""
+        number = reason.errno if isinstance(reason, OSError) else reason
+        kind = (str(self.path), what, str(number))
+        if kind in _complained:
+            log.debug("%s %s: %s", what, path, reason)
+            return
+        if len(_complained) >= _COMPLAINTS:
+            _complained.clear()
+        _complained.add(kind)
+        log.warning("%s %s: %s", what, path, reason)
 
 
 def _lock(handle: int, deadline: float) -> bool:
@@ -236,17 +263,27 @@ def _is_at(handle: int, path: pathlib.Path) -> bool:
         return False
 
 
+def _expanded(path: str | os.PathLike[str], where: str) -> pathlib.Path:
+    try:
+        return pathlib.Path(path).expanduser()
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(f"{where} is {path!r}, which cannot be used: {error}") from error
+
+
 def default_cache_path() -> pathlib.Path:
     """``$XPUGRAPH_CACHE_DIR``, else ``$XDG_CACHE_HOME/xpu_graph``, else ``~/.cache/xpu_graph``.
 
     A user without a home directory gets one of the directory for temporary files.
+
+    Raises:
+        ConfigError: a variable names the home of a user that does not exist.
     """
     chosen = os.environ.get("XPUGRAPH_CACHE_DIR")
     if chosen:
-        return pathlib.Path(chosen)
+        return _expanded(chosen, "XPUGRAPH_CACHE_DIR")
     base = os.environ.get("XDG_CACHE_HOME")
     if base:
-        return pathlib.Path(base) / "xpu_graph"
+        return _expanded(base, "XDG_CACHE_HOME") / "xpu_graph"
     try:
         return pathlib.Path.home() / ".cache" / "xpu_graph"
     except RuntimeError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import logging
 import time
 from abc import ABC, abstractmethod
@@ -24,10 +25,18 @@ from xpu_graph.artifact import SerializableArtifact, rebuild
 from xpu_graph.cache.key import CacheKey, build_key
 from xpu_graph.config import XpuGraphConfig
 from xpu_graph.container import unpack
-from xpu_graph.errors import CacheError
+from xpu_graph.errors import CacheError, ConfigError
 from xpu_graph.stage import Stage
 
 log = logging.getLogger(__name__)
+
+_CALLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "cache_key": (("gm", "fake_inputs", "config", "stage"), ("frozen", "identities")),
+    "save_artifact": (("key", "value"), ("guards",)),
+    "load_artifact": (("key", "accept"), ()),
+    "writer": (("key", "wait_s"), ()),
+}
+"""How the compiler calls a cache: a key that ignored frozen weights would be a wrong artifact."""
 
 SLOTS = 4
 """How many artifacts of one key are kept, each for sizes that the others are not for."""
@@ -38,9 +47,30 @@ class XpuGraphCache(ABC):
 
     Args:
         secret: key of the HMAC that entries are sealed with; empty for a plain checksum.
+
+    Raises:
+        ConfigError: the secret is not bytes. A subclass whose methods the compiler could not call
+            raises it when it is defined.
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, (values, keywords) in _CALLS.items():
+            try:
+                inspect.signature(getattr(cls, name)).bind(cls, *values, **dict.fromkeys(keywords))
+            except TypeError as error:
+                wanted = inspect.signature(getattr(XpuGraphCache, name))
+                raise ConfigError(
+                    f"{cls.__qualname__}.{name} cannot be called as the compiler does: {error}; "
+                    f"take {wanted}, or implement only _read, _write, _remove and writer"
+                ) from error
+
     def __init__(self, secret: bytes = b"") -> None:
+        if not isinstance(secret, bytes):
+            raise ConfigError(
+                f"secret of {type(self).__name__} is of type {type(secret).__name__}; "
+                "bytes are legal, such as b'...'"
+            )
         self._secret = secret
         self._warned = False
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import logging
 import os
 import pathlib
 from typing import TYPE_CHECKING
@@ -15,17 +17,25 @@ from xpu_graph.stage import Unit
 if TYPE_CHECKING:
     from xpu_graph.passes.base import Pass
 
+log = logging.getLogger(__name__)
 _graphs = itertools.count()
+
+
+@functools.cache
+def _warn_once(directory: str, reason: str) -> None:
+    log.warning("no graphs are dumped, since dump_dir %r cannot be used: %s", directory, reason)
 
 
 class Dumper(Hook):
     """Writes ``<directory>/<process>/<graph>/<number>_<step>.txt``.
 
     Args:
-        directory: made when the first graph is written.
+        directory: made when the first graph is written. Where it cannot be written, there is one
+            warning, and nothing else is disturbed.
     """
 
     def __init__(self, directory: str) -> None:
+        self._directory = directory
         self._root = pathlib.Path(directory) / f"process_{os.getpid()}"
         self._place = self._root
         self._number = 0
@@ -46,8 +56,11 @@ class Dumper(Hook):
         self._write(unit, "after")
 
     def _write(self, unit: Unit, step: str) -> None:
-        self._place.mkdir(parents=True, exist_ok=True)
         unit.gm.recompile()
         text = unit.gm.print_readable(print_output=False)
-        (self._place / f"{self._number:03d}_{step}.txt").write_text(text)
+        try:
+            self._place.mkdir(parents=True, exist_ok=True)
+            (self._place / f"{self._number:03d}_{step}.txt").write_text(text)
+        except OSError as error:
+            _warn_once(self._directory, error.strerror or type(error).__name__)
         self._number += 1

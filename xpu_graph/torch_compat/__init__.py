@@ -148,10 +148,10 @@ def shape_facts(values: Sequence[Any]) -> list[str]:
     Raises:
         NotCacheable: a size of the graph is made of one that the graph does not take.
     """
-    env = _shape_env(values)
     sizes = [value for value in values if isinstance(value, torch.SymInt)]
-    if env is None or not sizes:
+    if not sizes:
         return []
+    env = sizes[0].node.shape_env
     expressions = [env.simplify(size.node.expr) for size in sizes]
     own = {expression for expression in expressions if expression.is_Symbol}
     if any(not expression.free_symbols <= own for expression in expressions):
