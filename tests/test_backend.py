@@ -1,5 +1,7 @@
 """The backend by the name "xpu_graph", and the target it takes from the inputs."""
 
+import copy
+import pickle
 import threading
 
 import pytest
@@ -17,6 +19,9 @@ from xpu_graph import (
     xpu_graph_backend,
 )
 from xpu_graph.backend import AutoBackend
+from xpu_graph.testing import assert_same
+
+NO_VENDOR = {"vendor_compiler_config": None}
 
 
 def program(x):
@@ -276,3 +281,19 @@ def test_equal_calls_compile_once():
     for _ in range(3):
         torch.compile(program, backend="xpu_graph", options={"target": "none"})(torch.ones(2))
     assert len(recent_reports()) == done + 1
+
+
+def test_a_compiled_model_can_be_copied():
+    model = torch.compile(torch.nn.Linear(2, 2).eval(), backend="xpu_graph", options=NO_VENDOR)
+    x = torch.ones(1, 2)
+    with torch.no_grad():
+        assert_same(copy.deepcopy(model)(x), model(x))
+    assert pickle.loads(pickle.dumps(xpu_graph_backend)) is xpu_graph_backend
+
+
+def test_a_device_without_a_target_needs_no_vendor():
+    compiled = torch.compile(lambda x: x * 2 + 1, backend="xpu_graph", options=NO_VENDOR)
+    with torch.no_grad():
+        got = compiled(torch.ones(3, device="meta"))
+    assert got.device.type == "meta"
+    assert recent_reports()[-1].target == "none"

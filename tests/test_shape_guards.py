@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from xpu_graph import XpuGraph
 from xpu_graph.testing import capture
 from xpu_graph.torch_compat import evaluate_shape_guards, shape_facts, shape_guards
 
@@ -68,3 +69,12 @@ def test_each_of_several_guards_has_to_hold():
 )
 def test_what_is_not_plain_arithmetic_does_not_hold(text):
     assert not evaluate_shape_guards(text, inputs(4))
+
+
+def test_a_number_that_became_a_symbol_beside_a_symbolic_size():
+    compiled = torch.compile(lambda x, scale: (x * scale, scale * 2), backend=XpuGraph())
+    for rows in (4, 5, 6, 7):
+        x, scale = torch.randn(rows, 3), rows + 0.5
+        with torch.no_grad():
+            got = compiled(x, scale)
+        assert torch.equal(got[0], x * scale) and got[1] == scale * 2

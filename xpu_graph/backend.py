@@ -47,7 +47,11 @@ class AutoBackend:
             BackendError: the inputs are on devices of two targets.
         """
         given = dict(options or {})
-        target = Target(given["target"]) if "target" in given else _target_of(gm, example_inputs)
+        if "target" in given:
+            target = Target(given["target"])
+        else:
+            needs_vendor = given.get("vendor_compiler_config", {}) is not None
+            target = _target_of(gm, example_inputs, needs_vendor)
         return self.for_target(target)(gm, example_inputs, mode=mode, options=given)
 
     def for_target(self, target: Target | str) -> XpuGraph:
@@ -74,16 +78,22 @@ class AutoBackend:
         for backend in made:
             backend.refold()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> AutoBackend:
+        return self  # a copy of a compiled model is compiled by the same backend
+
+    def __reduce__(self) -> str:
+        return "xpu_graph_backend"
+
     def reset(self) -> None:
         """Forget what was made; ``torch.compiler.reset()`` calls it."""
         with self._lock:
             self._made.clear()
 
 
-def _target_of(gm: fx.GraphModule, inputs: Sequence[Any]) -> Target:
+def _target_of(gm: fx.GraphModule, inputs: Sequence[Any], needs_vendor: bool) -> Target:
     """The target that the inputs' devices stand for; without inputs, those of the graph's tensors.
 
-    A graph without any tensor is for the CPU.
+    A graph without any tensor is for the CPU; one that needs no vendor may be on any device.
     """
     where: dict[str, str] = {}
     for position, value in enumerate(inputs):
@@ -105,6 +115,8 @@ def _target_of(gm: fx.GraphModule, inputs: Sequence[Any]) -> Target:
     try:
         return Target(device)
     except ConfigError as error:
+        if not needs_vendor:
+            return Target.none
         raise BackendError(
             f"{what} is on device {device!r}, for which there is no target; "
             f"there are {', '.join(known_targets())}. "

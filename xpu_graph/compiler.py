@@ -134,7 +134,8 @@ class XpuGraph:
             if config.vendor_compiler_config is None:
                 raise ConfigError(
                     f"mode={mode!r} is the vendor compiler's, and there is none: "
-                    "vendor_compiler_config is None; give {} for the target's default"
+                    "vendor_compiler_config is None (give {} for the target's default), or the "
+                    "environment variable VENDOR_COMPILER_MODE is 'none'"
                 )
             config = config.replaced(
                 {"vendor_compiler_config": {**config.vendor_compiler_config, "mode": mode}}
