@@ -62,10 +62,10 @@ def test_the_default_place_is_the_working_directory(tmp_path, monkeypatch, field
 
 def test_torchs_own_debug_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_COMPILE_DEBUG", "1")
-    monkeypatch.setattr(torch._dynamo.config, "debug_dir_root", str(tmp_path))
     monkeypatch.setattr(torch._dynamo.utils, "debug_dir", None, raising=False)
-    run(XpuGraph(XpuGraphConfig(enable_cache=False)))
-    directory = pathlib.Path(torch._dynamo.utils.get_debug_dir())
+    with torch._dynamo.config.patch(debug_dir_root=str(tmp_path)):
+        run(XpuGraph(XpuGraphConfig(enable_cache=False)))
+        directory = pathlib.Path(torch._dynamo.utils.get_debug_dir())
     assert directory.is_relative_to(tmp_path)
     assert len(graphs(directory / "xpu_graph")) == 2
 
