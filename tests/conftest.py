@@ -26,3 +26,22 @@ def _fresh(tmp_path, monkeypatch):
     torch.manual_seed(0)
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def call():
+    """Makes a lone call node of a target and arguments; tensors become placeholders."""
+
+    def call(target, *args, **kwargs):
+        graph = torch.fx.Graph()
+
+        def lift(value):
+            if not isinstance(value, torch.Tensor):
+                return value
+            node = graph.placeholder("x")
+            node.meta["val"] = value
+            return node
+
+        return graph.call_function(target, tuple(map(lift, args)), kwargs)
+
+    return call

@@ -8,20 +8,6 @@ from xpu_graph.testing import capture
 aten = torch.ops.aten
 
 
-def call(target, *args, **kwargs):
-    """A lone call node; tensors become placeholders."""
-    graph = torch.fx.Graph()
-
-    def lift(value):
-        if not isinstance(value, torch.Tensor):
-            return value
-        node = graph.placeholder("x")
-        node.meta["val"] = value
-        return node
-
-    return graph.call_function(target, tuple(map(lift, args)), kwargs)
-
-
 X = torch.ones(3)
 
 
@@ -90,7 +76,7 @@ def test_is_static():
     assert graph_facts.is_static(torch.eye(3).to_sparse())
 
 
-def test_fake_values():
+def test_fake_values(call):
     mode = FakeTensorMode()
     node = call(aten.sin.default, mode.from_tensor(X))
     assert graph_facts.run_fake(node, mode).shape == (3,)
@@ -98,7 +84,7 @@ def test_fake_values():
     assert graph_facts.fake_mode_of(torch.fx.Graph()) is None
 
 
-def test_storages():
+def test_storages(call):
     base = torch.ones(4)
     node = call(aten.split.Tensor, base, 2)
     node.meta["val"] = [base[:2], base[2:], base.clone()]
@@ -110,7 +96,7 @@ def test_storages():
     assert graph_facts.storages_of(node) == []
 
 
-def test_provenance_is_inherited_and_nothing_else():
+def test_provenance_is_inherited_and_nothing_else(call):
     old, new = call(aten.sin.default, X), call(aten.cos.default, X)
     assert not graph_facts.has_provenance(old)
     old.meta |= {"stack_trace": "here", "seq_nr": 3, "val": X, "tensor_meta": "no"}

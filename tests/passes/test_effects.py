@@ -8,20 +8,6 @@ from xpu_graph.passes import effects
 aten = torch.ops.aten
 
 
-def call(target, *args, **kwargs):
-    """A lone call node; tensors become placeholders."""
-    graph = torch.fx.Graph()
-
-    def lift(value):
-        if not isinstance(value, torch.Tensor):
-            return value
-        node = graph.placeholder("x")
-        node.meta["val"] = value
-        return node
-
-    return graph.call_function(target, tuple(map(lift, args)), kwargs)
-
-
 X = torch.ones(3)
 
 FACTS = {  # target, arguments: random, removable, deterministic, ordered
@@ -59,7 +45,7 @@ FACTS = {  # target, arguments: random, removable, deterministic, ordered
 
 
 @pytest.mark.parametrize(("target", "args", "facts"), FACTS.values(), ids=FACTS)
-def test_what_an_operator_may_do(target, args, facts):
+def test_what_an_operator_may_do(target, args, facts, call):
     node = call(target, *args)
     assert facts == (
         effects.is_random(node),
@@ -69,7 +55,7 @@ def test_what_an_operator_may_do(target, args, facts):
     )
 
 
-def test_every_operator_with_a_generator_is_random():
+def test_every_operator_with_a_generator_is_random(call):
     missing = []
     for name in torch._C._dispatch_get_all_op_names():
         namespace, _, rest = name.partition("::")
@@ -83,14 +69,14 @@ def test_every_operator_with_a_generator_is_random():
     assert missing == []
 
 
-def test_what_binds_a_symbol_is_neither_removable_nor_repeatable():
+def test_what_binds_a_symbol_is_neither_removable_nor_repeatable(call):
     node = call(aten.sin.default, X)
     node.meta["unbacked_bindings"] = {"u0": ()}
     assert not effects.is_removable(node)
     assert not effects.is_deterministic(node)
 
 
-def test_effects_of_custom_operators():
+def test_effects_of_custom_operators(call):
     with torch.library._scoped_library("xg_test_fx", "FRAGMENT") as library:
         library.define("plain(Tensor x) -> Tensor")
         library.define("writes(Tensor(a!) x) -> ()")
@@ -117,13 +103,13 @@ def test_effects_of_custom_operators():
         (operator.getitem, (X, 0), []),
     ],
 )
-def test_written_args(target, args, written):
+def test_written_args(target, args, written, call):
     node = call(target, *args)
     inputs = list(node.graph.find_nodes(op="placeholder"))
     assert effects.written_args(node) == [inputs[i] for i in written]
 
 
-def test_written_keyword_and_list_arguments():
+def test_written_keyword_and_list_arguments(call):
     node = call(aten.sin.out, X)
     out = node.graph.placeholder("out")
     node.kwargs = {"out": out}
