@@ -29,7 +29,6 @@ from xpu_graph.debug.report import (
 from xpu_graph.debug.watchers import dumps, watchers
 from xpu_graph.dispatch import dispatch
 from xpu_graph.errors import (
-    BackendError,
     BackendUnavailable,
     ConfigError,
     NotCacheable,
@@ -259,14 +258,7 @@ class XpuGraph:
         identities = {"passes": self._pipeline.identity(unit)}
         target, options = self.config.target, self.config.vendor_compiler_config
         if options is not None:
-            try:
-                identities["vendor"] = backends.fingerprint(target, options)
-            except XpuGraphError:
-                raise
-            except Exception as error:  # it is another package's code
-                raise BackendError(
-                    f"the backend of {target!r} failed to give its fingerprint: {error!r}"
-                ) from error
+            identities["vendor"] = backends.fingerprint(target, options)
         return self.cache.cache_key(
             unit.gm,
             unit.fake_inputs,

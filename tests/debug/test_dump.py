@@ -74,5 +74,4 @@ def test_a_place_that_cannot_be_written_is_one_warning(tmp_path, caplog):
     (tmp_path / "file").write_text("in the way")
     directory = str(tmp_path / "file" / "dumps")
     run(XpuGraph(XpuGraphConfig(dump_graph=True, dump_dir=directory, enable_cache=False)))
-    (record,) = (r for r in caplog.records if r.levelname == "WARNING")
-    assert directory in record.getMessage()
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1

@@ -185,10 +185,12 @@ def _check_options(backend: ModuleType, target: Target, config: Mapping[str, Any
         raise ConfigError(f"{variable} is not legal for {target!r}: {error}") from error
 
 
-def _ask(backend: ModuleType, target: Target, function: str, *args: Any) -> Any:
+def _ask(backend: ModuleType, target: Target, function: str, /, *args: Any, **kwargs: Any) -> Any:
     """What one of a backend's functions answers; a fault in it is named after it."""
     try:
-        return getattr(backend, function)(*args)
+        return getattr(backend, function)(*args, **kwargs)
+    except DYNAMO_CONTROL_FLOW:
+        raise
     except XpuGraphError:
         raise
     except Exception as error:  # a vendor's code may raise anything; it is named and chained
@@ -276,19 +278,16 @@ def vendor_compiler(
                 "sentence, or None where nothing is missing"
             )
         raise BackendUnavailable(reason)
-    compile_graph = getattr(backend, f"{target.value}_compile")
-    try:
-        compiled = compile_graph(
-            gm, fake_inputs, is_inference=is_inference, is_backward=is_backward, **config
-        )
-    except DYNAMO_CONTROL_FLOW:
-        raise
-    except XpuGraphError:
-        raise
-    except Exception as error:  # a vendor's code may raise anything; it is named and chained
-        raise BackendError(
-            f"the backend of {target!r} failed: {type(error).__name__}: {error}"
-        ) from error
+    compiled = _ask(
+        backend,
+        target,
+        f"{target.value}_compile",
+        gm,
+        fake_inputs,
+        is_inference=is_inference,
+        is_backward=is_backward,
+        **config,
+    )
     if isinstance(compiled, SerializableArtifact):
         return compiled
     if not callable(compiled):

@@ -50,7 +50,8 @@ class GraphReport:
         after: the same, after them.
         passes: what each pass did, by name, in the order they ran.
         rounds: how often the passes were run.
-        cache: ``"hit"``, ``"miss"``, ``"off"``, or ``"not cacheable: ..."`` with the reason.
+        cache: ``"hit"``, ``"miss"``, ``"off"``, or ``"not read, ..."`` and ``"not cacheable: ..."``
+            with the reason.
         key: digest of the cache key; "" without one.
         notes: further sentences for people, such as why a parameter was not folded.
         seconds: time by step: key, load, passes, vendor, store.
