@@ -1,8 +1,12 @@
 """Every test starts without compiled code, with its own caches, and with every rule verified."""
 
+import os
 from collections import deque
 
 import pytest
+
+os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")  # tests/npu loads torch_npu itself
+
 import torch
 
 from xpu_graph.debug import report

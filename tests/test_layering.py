@@ -12,7 +12,16 @@ PACKAGE = pathlib.Path(xpu_graph.__file__).resolve().parent
 
 LAYERS = [
     ["errors", "environment", "target", "config_checks", "config", "stage", "hooks"],
-    ["torch_compat", "container", "tensor_codec", "graph_codec", "artifact", "fx", "folded"],
+    [
+        "torch_compat",
+        "container",
+        "tensor_codec",
+        "graph_codec",
+        "artifact",
+        "fx",
+        "folded",
+        "effects",
+    ],
     ["passes", "cache", "backends", "debug", "kernels"],
     ["dispatch", "keeper", "runtime"],
     ["compiler"],

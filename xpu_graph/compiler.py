@@ -14,6 +14,7 @@ from torch import fx
 
 from xpu_graph import backends, torch_compat
 from xpu_graph.artifact import SerializableArtifact, SerializableGraphModule
+from xpu_graph.backends.surroundings import Surroundings
 from xpu_graph.cache import CacheKey, XpuGraphCache, default_cache, no_cache
 from xpu_graph.config import XpuGraphConfig, parse_tolerances
 from xpu_graph.debug.fuel import Fuel
@@ -86,7 +87,9 @@ class XpuGraph:
             )
         self.config = (config or XpuGraphConfig()).private_copy()
         if self.config.vendor_compiler_config is not None:
-            backends.check_options(self.config.target, self.config.vendor_compiler_config)
+            options = self.config.vendor_compiler_config
+            backends.check_options(self.config.target, options)
+            backends.attach(self.config.target, options, self.config.is_training)
         if not isinstance(cache, (XpuGraphCache, type(None))):
             raise ConfigError(f"XpuGraph takes an XpuGraphCache, not {cache!r}")
         if not self.config.enable_cache:
@@ -113,8 +116,12 @@ class XpuGraph:
             return self.with_options(mode, options)(gm, example_inputs)
         report = CompileReport(self.config.target.value)
         start = time.perf_counter()
+        vendor = self.config.vendor_compiler_config
+        around = Surroundings()
+        if vendor is not None:
+            around = backends.surroundings(self.config.target, vendor)
         compiled = dispatch(
-            gm, example_inputs, self.config, lambda unit: self._compile(unit, report)
+            gm, example_inputs, self.config, lambda unit: self._compile(unit, report), around
         )
         report.seconds = time.perf_counter() - start
         self.reports.append(report)

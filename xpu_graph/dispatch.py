@@ -15,8 +15,9 @@ import torch
 from torch import fx
 
 from xpu_graph import torch_compat
+from xpu_graph.backends.surroundings import Surroundings
 from xpu_graph.config import XpuGraphConfig, load_dotted_name
-from xpu_graph.fx import placeholders
+from xpu_graph.fx import mark, placeholders
 from xpu_graph.stage import Stage, Unit
 from xpu_graph.torch_compat import storage_id
 
@@ -29,7 +30,11 @@ _numbers = itertools.count()
 
 
 def dispatch(
-    gm: fx.GraphModule, inputs: Sequence[Any], config: XpuGraphConfig, compile_unit: Compile
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    config: XpuGraphConfig,
+    compile_unit: Compile,
+    around: Surroundings = Surroundings(),  # noqa: B008 - it is frozen
 ) -> Callable[..., Any]:
     """Compile a Dynamo graph stage by stage.
 
@@ -38,11 +43,14 @@ def dispatch(
         inputs: its real inputs; SymInts for dynamic sizes.
         config: for freezing and the partitioner.
         compile_unit: compiles one graph.
+        around: what the target's compiler needs done here.
 
     Returns:
         A function with the calling convention of ``gm``.
     """
     number = next(_numbers)
+    marks = around.input_marks(gm, inputs)
+    gm = around.prepare(gm, inputs)
     static = _static_tensors(gm, inputs) if config.freeze else {}
     shared = _shares_memory(inputs) if config.freeze else set()
 
@@ -50,6 +58,7 @@ def dispatch(
         def compile_graph(graph: fx.GraphModule, fake_inputs: Sequence[Any]) -> Any:
             unit = Unit(stage, graph, list(fake_inputs), name=f"graph_{number}_{stage.value}")
             log.debug("%s: %d nodes", unit.name, len(graph.graph.nodes))
+            _mark_inputs(graph, stage, marks)
             if config.freeze:
                 _freeze(unit, static, shared, config)
             return compile_unit(unit)
@@ -60,13 +69,29 @@ def dispatch(
         fw_compiler=compiler(Stage.forward),
         bw_compiler=compiler(Stage.backward),
         inference_compiler=compiler(Stage.inference),
-        partition_fn=_partition_fn(config),
-        keep_inference_input_mutations=True,
+        partition_fn=_partition_fn(config, around),
+        decompositions=dict(around.decompositions),
+        keep_inference_input_mutations=around.keep_input_mutations,
     )
     try:
         return backend(gm, inputs)
     finally:
         static.clear()  # the backward graph is compiled later, by a function that lives on
+
+
+def _mark_inputs(
+    graph: fx.GraphModule, stage: Stage, given: Mapping[int, Mapping[str, Any]]
+) -> None:
+    """Say on the inputs of an AOT graph what is known of them beside their values."""
+    if stage == Stage.backward:  # its inputs are not those of the program
+        return
+    static = torch_compat.static_inputs(graph.graph)
+    for node in placeholders(graph.graph):
+        if node in static:
+            mark(node, "static", "given")
+        origin = torch_compat.input_origin(node)
+        for name, value in given.get(origin, {}).items() if origin is not None else ():
+            mark(node, name, value)
 
 
 def _static_tensors(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
@@ -121,8 +146,8 @@ def _freeze(
             unit.frozen[node.name] = tensor
 
 
-def _partition_fn(config: XpuGraphConfig) -> Callable[..., Any]:
-    chosen = config.partition_fn
+def _partition_fn(config: XpuGraphConfig, around: Surroundings) -> Callable[..., Any]:
+    chosen = config.partition_fn if config.partition_fn is not None else around.partition_fn
     if chosen is None or chosen == "DEFAULT":
         return torch_compat.default_partition  # type: ignore[no-any-return]
     if chosen == "MINCUT":

@@ -34,6 +34,27 @@ PROVENANCE = (
 """Metadata that says where a node comes from, and that a node in its place inherits."""
 
 
+_MARKS = "xpu_graph_marks"
+
+
+def mark(placeholder: fx.Node, name: str, value: Any) -> None:
+    """Say something about an input that its fake value does not say; it enters the cache key.
+
+    Args:
+        placeholder: the input.
+        name: ``"static"`` (its memory stays where it is: ``"given"`` for a parameter, a buffer or
+            a tensor the user marked, ``"folded"`` for a result of the fold part), or a name that a
+            backend uses, such as ``"dim_gears"``.
+        value: plain data.
+    """
+    placeholder.meta[_MARKS] = {**marks(placeholder), name: value}
+
+
+def marks(placeholder: fx.Node) -> dict[str, Any]:
+    """What ``mark`` said about an input."""
+    return placeholder.meta.get(_MARKS, {})  # type: ignore[no-any-return]
+
+
 def attribute(module: torch.nn.Module, path: str) -> Any:
     """What a ``get_attr`` node of this module names."""
     value: Any = module
@@ -162,6 +183,18 @@ def call_fake(target: Any, args: Any, kwargs: Any, mode: FakeTensorMode | None) 
         return target(*args, **kwargs)
     with mode, suppressed_guards(mode), torch.no_grad():
         return target(*args, **kwargs)
+
+
+def user_line(node: fx.Node) -> str:
+    """Where the user's program made a node, as an end of a sentence; empty if that is not known."""
+    trace = node.meta.get("stack_trace")
+    lines = [line.strip() for line in trace.splitlines() if line.strip()] if trace else []
+    frames = [i for i, line in enumerate(lines) if line.startswith("File ")]
+    if not frames:
+        return ""
+    place = lines[frames[-1]].removeprefix("File ")
+    code = "".join(f": {line}" for line in lines[frames[-1] + 1 : frames[-1] + 2])
+    return f" (from {place}{code})"
 
 
 def has_provenance(node: fx.Node) -> bool:

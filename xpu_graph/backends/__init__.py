@@ -12,6 +12,9 @@ be taken over; one that is only known by name, such as ``mlu``, can be provided.
     fingerprint(config) -> str | None
         what the compiled code depends on beside the graph; None, or NotCacheable with a reason:
         do not keep it
+
+A backend that needs something done before AOTAutograd, or when a backend object is made, has
+more: see ``backends/surroundings.py``.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from torch.utils import _pytree as pytree
 from typing_extensions import override
 
 from xpu_graph.artifact import SerializableArtifact
+from xpu_graph.backends.surroundings import Surroundings
 from xpu_graph.environment import read_vendor_mode
 from xpu_graph.errors import (
     BackendError,
@@ -199,6 +203,51 @@ def _ask(backend: ModuleType, target: Target, function: str, /, *args: Any, **kw
         ) from error
 
 
+def _why_not(backend: ModuleType, target: Target, config: Mapping[str, Any]) -> str | None:
+    takes_config = len(inspect.signature(backend.why_not).parameters) > 0
+    reason = _ask(backend, target, "why_not", *([config] if takes_config else []))
+    if reason is not None and (not isinstance(reason, str) or not reason.strip()):
+        raise BackendError(
+            f"why_not of the backend of {target!r} gives {reason!r}; it has to give one "
+            "sentence, or None where nothing is missing"
+        )
+    return reason
+
+
+def attach(target: Target, config: Mapping[str, Any], is_training: bool) -> None:
+    """Tell a backend that an object for its target is being made.
+
+    Raises:
+        ConfigError: ``is_training``, and the backend compiles inference alone.
+        BackendError: it failed.
+    """
+    try:
+        backend = load_backend(target)
+    except BackendUnavailable:
+        return
+    if is_training and hasattr(backend, "why_not_training"):
+        reason = _ask(backend, target, "why_not_training", config)
+        if reason is not None:
+            raise ConfigError(f"XpuGraphConfig.is_training=True is not legal here: {reason}")
+    if hasattr(backend, "attach"):
+        _ask(backend, target, "attach")
+
+
+def surroundings(target: Target, config: Mapping[str, Any]) -> Surroundings:
+    """What the target's compiler needs done around AOTAutograd; nothing where it cannot be used.
+
+    Raises:
+        BackendError: the backend failed to answer.
+    """
+    try:
+        backend = load_backend(target)
+    except BackendUnavailable:
+        return Surroundings()
+    if not hasattr(backend, "surroundings") or _why_not(backend, target, config) is not None:
+        return Surroundings()
+    return _ask(backend, target, "surroundings", config)  # type: ignore[no-any-return]
+
+
 def fingerprint(target: Target, config: Mapping[str, Any]) -> str:
     """What the target's compiled code depends on beside the graph.
 
@@ -269,14 +318,8 @@ def vendor_compiler(
     target = Target(target)
     backend = load_backend(target)
     _check_options(backend, target, config)
-    takes_config = len(inspect.signature(backend.why_not).parameters) > 0
-    reason = _ask(backend, target, "why_not", *([config] if takes_config else []))
+    reason = _why_not(backend, target, config)
     if reason is not None:
-        if not isinstance(reason, str) or not reason.strip():
-            raise BackendError(
-                f"why_not of the backend of {target!r} gives {reason!r}; it has to give one "
-                "sentence, or None where nothing is missing"
-            )
         raise BackendUnavailable(reason)
     compiled = _ask(
         backend,

@@ -24,6 +24,7 @@ from torch import fx
 
 from xpu_graph.config import OptLevel, Target, XpuGraphConfig
 from xpu_graph.errors import NotCacheable
+from xpu_graph.fx import marks, placeholders
 from xpu_graph.graph_codec import canonical_text, encode_graph
 from xpu_graph.stage import Stage
 from xpu_graph.tensor_codec import layout_of, raw_bytes, span_of
@@ -122,6 +123,7 @@ def build_key(
         "graph": hashlib.sha256(text.encode()).hexdigest(),
         "graph size": f"{len(gm.graph.nodes)} nodes, {len(calls)} operators",
         "inputs": _describe_inputs(fake_inputs),
+        "marks": canonical([marks(node) for node in placeholders(gm.graph)], "marks"),
         "guards": " and ".join(shape_facts(fake_inputs)),
         "constants": _content({name: constants[name] for name in sorted(constants)}),
         "frozen": _content({order[name]: tensor for name, tensor in (frozen or {}).items()}),

@@ -94,6 +94,7 @@ def _replace_by_inputs(unit: Unit, frontier: list[fx.Node], inputs: list[fx.Node
         with place:
             last = graph.placeholder(f"constant_{number}")
         last.meta["val"] = node.meta["val"]
+        graph_facts.mark(last, "static", "folded")
         values.append(node.meta["val"])
         node.replace_all_uses_with(last)
     return values

@@ -8,8 +8,8 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from xpu_graph import effects
 from xpu_graph import fx as graph_facts
-from xpu_graph.passes import effects
 from xpu_graph.stage import Unit
 from xpu_graph.torch_compat import no_dispatch_modes
 

@@ -19,8 +19,8 @@ import torch
 from torch import fx
 from typing_extensions import override
 
+from xpu_graph import effects
 from xpu_graph.config import XpuGraphConfig
-from xpu_graph.passes import effects
 from xpu_graph.passes.base import Phase, RewritePass
 from xpu_graph.stage import Unit
 

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from xpu_graph import effects
 from xpu_graph import fx as graph_facts
-from xpu_graph.passes import effects
 from xpu_graph.torch_compat import storage_id
 
 

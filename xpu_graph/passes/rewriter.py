@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from xpu_graph import effects
 from xpu_graph import fx as graph_facts
 from xpu_graph.fx import aten
-from xpu_graph.passes import effects
 from xpu_graph.passes.memory import Memory, storages_in
 from xpu_graph.stage import Unit
 

@@ -14,10 +14,10 @@ import torch
 from torch import fx
 from typing_extensions import override
 
+from xpu_graph import effects
 from xpu_graph import fx as graph_facts
 from xpu_graph.errors import PassError
 from xpu_graph.hooks import Hook
-from xpu_graph.passes import effects
 from xpu_graph.passes.base import Pass
 from xpu_graph.passes.memory import storages_in
 from xpu_graph.stage import Unit

@@ -18,7 +18,7 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import RestartAnalysis, SkipFrame
 from torch._dynamo.source import LocalSource
-from torch._guards import TracingContext, detect_fake_mode
+from torch._guards import TracingContext, detect_fake_mode, tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.graph import _BoxedCodeGen
 from torch.utils._python_dispatch import _disable_current_modes
@@ -29,21 +29,28 @@ __all__ = [
     "DYNAMO_CONTROL_FLOW",
     "FakeTensor",
     "FakeTensorMode",
+    "add_tensor_metadata",
     "aot_autograd",
     "boxed_forward",
     "debug_directory",
     "default_partition",
     "detect_fake_mode",
     "evaluate_shape_guards",
+    "foreach_copy",
+    "fake_tracing",
     "guard_count",
+    "input_name",
     "input_origin",
+    "is_random",
     "is_static_input",
+    "may_be_a_copy",
     "min_cut_rematerialization_partition",
     "mutated_outside",
     "neg_view",
     "no_dispatch_modes",
     "shape_facts",
     "shape_guards",
+    "static_inputs",
     "storage_has_expired",
     "storage_id",
     "trace_artifact",
@@ -69,6 +76,15 @@ neg_view: Callable[[torch.Tensor], torch.Tensor] = torch._neg_view
 """A view with the lazy negative bit flipped."""
 
 
+foreach_copy: Callable[[list[torch.Tensor], list[torch.Tensor]], None] = torch._foreach_copy_
+"""Copy each tensor of the second list into the one at its place in the first, at one go."""
+
+
+def may_be_a_copy(operator: torch._ops.OpOverload) -> bool:
+    """Whether a view operator is one made of others, such as ``reshape``, that copies at need."""
+    return bool(operator._can_decompose())
+
+
 DYNAMO_CONTROL_FLOW: tuple[type[Exception], ...] = (RestartAnalysis, SkipFrame)
 """What Dynamo raises to itself, through a backend that runs it again: no errors, let them pass."""
 
@@ -76,6 +92,22 @@ DYNAMO_CONTROL_FLOW: tuple[type[Exception], ...] = (RestartAnalysis, SkipFrame)
 def no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
     """Run on real tensors although a fake or tracing mode is active."""
     return _disable_current_modes()
+
+
+@contextlib.contextmanager
+def fake_tracing(mode: FakeTensorMode | None) -> Iterator[None]:
+    """Let code find a fake mode in the tracing context, where AOTAutograd has made none.
+
+    With None, hide every mode and context that is active.
+    """
+    if mode is None:
+        with no_dispatch_modes(), tracing(None):
+            yield
+    elif TracingContext.try_get() is not None:
+        yield
+    else:
+        with tracing(TracingContext(mode)):
+            yield
 
 
 def boxed_forward(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:
@@ -100,6 +132,50 @@ def input_origin(placeholder: fx.Node) -> int | None:
     return index if type(origin).__name__ == "PlainAOTInput" else None
 
 
+def input_name(placeholder: fx.Node) -> str | None:
+    """The name of the user's variable that a placeholder of Dynamo's graph stands for."""
+    source = getattr(placeholder.meta.get("grapharg"), "source", None)
+    return getattr(source, "local_name", None)
+
+
+def is_random(node: fx.Node) -> bool:
+    """Whether an operator draws from a random number generator."""
+    tags = getattr(node.target, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags
+
+
+def add_tensor_metadata(gm: fx.GraphModule) -> None:
+    """Give every tensor node the ``tensor_meta`` that shape propagation would."""
+    from torch.fx.passes.shape_prop import _extract_tensor_metadata
+
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and "tensor_meta" not in node.meta:
+            node.meta["tensor_meta"] = _extract_tensor_metadata(value)
+
+
+def static_inputs(graph: fx.Graph) -> set[fx.Node]:
+    """The placeholders of an AOT graph whose memory stays where it is from call to call.
+
+    Parameters, buffers, and what ``torch._dynamo.mark_static_address`` marked.
+    """
+    context = TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    if metadata is None:
+        return set()
+    nodes = _listed_placeholders(graph)
+    return {nodes[i] for i in metadata.static_input_indices or () if i < len(nodes)}
+
+
+def _listed_placeholders(graph: fx.Graph) -> list[fx.Node]:
+    """The placeholders that AOTAutograd's lists speak of: effect tokens are not in them."""
+    return [
+        node
+        for node in graph.find_nodes(op="placeholder")
+        if "Token" not in type(node.meta.get("desc")).__name__
+    ]
+
+
 def mutated_outside(graph: fx.Graph) -> set[fx.Node]:
     """The placeholders of an AOT graph that the runtime around it mutates.
 
@@ -113,11 +189,7 @@ def mutated_outside(graph: fx.Graph) -> set[fx.Node]:
         info.mutates_data or info.mutates_metadata or info.mutates_storage_metadata
         for info in metadata.input_info
     ]
-    nodes = [
-        node
-        for node in graph.find_nodes(op="placeholder")
-        if "Token" not in type(node.meta.get("desc")).__name__  # effect tokens are not listed
-    ]
+    nodes = _listed_placeholders(graph)
     if len(nodes) != len(mutated):
         return set(nodes) if any(mutated) else set()
     return {node for node, is_mutated in zip(nodes, mutated, strict=True) if is_mutated}

@@ -3,7 +3,7 @@ import operator
 import pytest
 import torch
 
-from xpu_graph.passes import effects
+from xpu_graph import effects
 
 aten = torch.ops.aten
 

@@ -89,6 +89,11 @@ def written_args(node: fx.Node) -> list[fx.Node]:
     return written
 
 
+def is_size_arithmetic(node: fx.Node) -> bool:
+    """Whether the node computes with sizes, on the host; taking an item of a sequence counts."""
+    return node.op == "call_function" and node.target in _SYMBOLIC_FUNCTIONS
+
+
 def is_removable(node: fx.Node) -> bool:
     """Whether the node may go when nobody uses it.
 

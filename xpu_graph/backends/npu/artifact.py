@@ -1,0 +1,234 @@
+"""A graph that the vendor compiled, with what its call needs around it.
+
+The vendor checks shapes at the first call only, returns the object it captured, and leaves a graph
+behind that cannot be called again when its first call fails. All of it is made good here, so a
+fresh compilation and a stored one behave alike.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from xpu_graph.artifact import SerializableArtifact, nest, unnest
+from xpu_graph.backends.npu import engines
+from xpu_graph.backends.npu.call_checks import InputCheck, InputChecker
+from xpu_graph.errors import BackendError, CacheError, NotCacheable
+from xpu_graph.tensor_codec import decode_tensors, encode_tensors, layout_of, span_of, with_layout
+from xpu_graph.torch_compat import DYNAMO_CONTROL_FLOW
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """What a call has to do, as plain data.
+
+    Attributes:
+        mode: the mode of compiler ``ge``.
+        device: index of the NPU that the graph runs on.
+        inputs: what the user's inputs have to look like; see ``call_checks``.
+        orders: inputs that are permuted first, and how.
+        mutated: inputs that the graph writes to.
+        folded: inputs made by the fold part, whose memory moves when they are folded again.
+        trusts_addresses: whether the vendor never looks at where static inputs are.
+        keeps_inputs: whether the vendor reads the caller's tensors where they are.
+        runs_twice: whether the first call runs the graph on the real inputs once more.
+        lines: where the user's program made the nodes, by name, for messages.
+    """
+
+    mode: str
+    device: int
+    inputs: list[InputCheck]
+    orders: dict[int, tuple[int, ...]]
+    mutated: list[int]
+    folded: list[int]
+    trusts_addresses: bool
+    keeps_inputs: bool
+    runs_twice: bool
+    lines: dict[str, str]
+
+
+class NpuSerializableArtifact(SerializableArtifact):
+    """A graph compiled by torchair or npugraph_ex.
+
+    Outputs live in memory of the captured graph in the two modes that capture: the next call
+    overwrites them, unless option ``clone_output`` is on or another thread calls.
+
+    Args:
+        plan: what a call has to do.
+        compiled: what the vendor made; None to make it of ``code``.
+        code: gives the vendor's text of the graph, or raises NotCacheable.
+        eager: the graph that was compiled, to run operator by operator inside a capture of someone
+            else's, where no graph can be captured or replayed.
+        outer: makes the graph's outputs out of its inputs and the vendor's outputs; None where
+            they are the same.
+        constants: the last inputs of the vendor's graph.
+    """
+
+    kind = "npu"
+
+    def __init__(
+        self,
+        plan: CallPlan,
+        compiled: Callable[..., Any] | None,
+        code: Callable[[], str],
+        eager: SerializableArtifact,
+        outer: SerializableArtifact | None,
+        constants: Sequence[torch.Tensor],
+    ) -> None:
+        self._plan = plan
+        self._code = code
+        self._eager = eager
+        self._outer = outer
+        self._constants = list(constants)
+        self._compiled = compiled
+        self._device = torch.get_device_module("npu")
+        self._lock = threading.Lock()
+        self._checker = InputChecker(plan.inputs)
+        self._owner = threading.get_ident()
+        self._clones = False
+        self._called = False
+        self._folded_at: list[int] | None = None
+        self.counts = {"inside a capture": 0, "rebuilt": 0}
+
+    @override
+    def boxed(self, args: list[Any]) -> Any:
+        plan = self._plan
+        inputs = [*args, *self._constants]
+        args.clear()
+        self._checker.check(inputs)
+        for position, order in plan.orders.items():
+            inputs[position] = inputs[position].permute(order)
+        if self._device.current_device() != plan.device:
+            with self._device.device(plan.device):
+                results = self._run(inputs)
+        else:
+            results = self._run(inputs)
+        if self._outer is None:
+            return results
+        for position, order in plan.orders.items():
+            inputs[position] = inputs[position].permute(_inverse(order))
+        return self._outer.boxed([*inputs, *results])
+
+    def _run(self, inputs: list[Any]) -> list[torch.Tensor]:
+        if self._device.is_current_stream_capturing():
+            return self._run_inside_a_capture(inputs)
+        with self._lock:
+            if threading.get_ident() != self._owner:
+                self._clones = True  # a thread's outputs must survive the other threads' calls
+            if self._plan.keeps_inputs:
+                self._give_whole_storages(inputs)
+            compiled = self._ready(inputs)
+            snapshots = self._snapshots(inputs)
+            try:
+                results = compiled(*inputs)
+                if snapshots:
+                    for position, content in snapshots.items():
+                        inputs[position].copy_(content)
+                    results = compiled(*inputs)
+            except DYNAMO_CONTROL_FLOW:
+                raise
+            except (Exception, SystemExit) as error:  # vendor code; its deadlock check exits
+                self._compiled = None  # what failed once stays half made: it is not called again
+                raise BackendError(self._describe(error)) from error
+            self._called = True
+            if self._clones:
+                return [result.clone() for result in results]
+            # The vendor gives the same object at every call, and the caller may reshape his.
+            return [result.detach() for result in results]
+
+    def _ready(self, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """The compiled graph; made again after a failure, or where trusted memory moved."""
+        if self._plan.trusts_addresses and self._plan.folded:
+            places = [inputs[position].data_ptr() for position in self._plan.folded]
+            if self._folded_at is not None and places != self._folded_at:
+                self._compiled = None
+            self._folded_at = places
+        if self._compiled is None:
+            self._compiled = engines.load(self._code(), self._plan.mode)
+            self.counts["rebuilt"] += self._called
+            self._called = False
+        return self._compiled
+
+    def _run_inside_a_capture(self, inputs: list[Any]) -> list[torch.Tensor]:
+        self.counts["inside a capture"] += 1
+        if self.counts["inside a capture"] == 1:
+            log.warning(
+                "a compiled graph was called while the program captures a graph of its own; it ran "
+                "operator by operator into that capture"
+            )
+        return list(self._eager(*inputs))
+
+    def _give_whole_storages(self, inputs: list[Any]) -> None:
+        """The vendor takes a view for the tensor it captured if their storages begin alike."""
+        for check in self._plan.inputs:
+            value = inputs[check.position]
+            if value.storage_offset():
+                if check.position in self._plan.mutated:
+                    raise BackendError(
+                        f"clone_input=False: input {check.position} is written to and begins "
+                        f"{value.storage_offset()} elements into its storage, which the vendor "
+                        "mistakes for its beginning; use clone_input=True, or a tensor of its own"
+                    )
+                inputs[check.position] = value.clone(memory_format=torch.preserve_format)
+
+    def _snapshots(self, inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
+        """Written inputs before a first call that runs the graph once more than it should."""
+        if self._called or not self._plan.runs_twice:
+            return {}
+        return {position: inputs[position].clone() for position in self._plan.mutated}
+
+    def _describe(self, error: BaseException) -> str:
+        try:
+            code = self._code()
+        except NotCacheable:
+            code = None
+        place = engines.describe_failure(error, code, self._plan.lines)
+        return f"running what compiler 'ge' made in mode {self._plan.mode!r} failed{place}"
+
+    @override
+    def members(self) -> dict[str, bytes]:
+        constants = {f"constant_{i}": tensor for i, tensor in enumerate(self._constants)}
+        plan = asdict(self._plan)
+        plan["constants"] = {name: layout_of(tensor) for name, tensor in constants.items()}
+        spans = {name: span_of(tensor).cpu() for name, tensor in constants.items()}
+        return {
+            "code.py": self._code().encode(),
+            "call.json": json.dumps(plan).encode(),
+            "constants.safetensors": encode_tensors(spans),
+            **nest("eager", self._eager),
+            **(nest("outer", self._outer) if self._outer is not None else {}),
+        }
+
+    @override
+    @classmethod
+    def from_members(cls, members: Mapping[str, bytes]) -> NpuSerializableArtifact:
+        try:
+            plan = json.loads(members["call.json"])
+            code = members["code.py"].decode()
+            layouts = plan.pop("constants")
+            spans = decode_tensors(members["constants.safetensors"])
+            device = torch.device("npu", plan["device"])
+            constants = [
+                with_layout(spans[name].to(device), layout) for name, layout in layouts.items()
+            ]
+            plan["inputs"] = [InputCheck(**check) for check in plan["inputs"]]
+            plan["orders"] = {int(i): tuple(order) for i, order in plan["orders"].items()}
+            call = CallPlan(**plan)
+        except (LookupError, ValueError, TypeError, RuntimeError) as error:
+            raise CacheError(f"the stored graph cannot be read: {error!r}") from error
+        outer = unnest("outer", members) if "outer.kind" in members else None
+        compiled = engines.load(code, call.mode)
+        return cls(call, compiled, lambda: code, unnest("eager", members), outer, constants)
+
+
+def _inverse(order: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(order)), key=order.__getitem__))

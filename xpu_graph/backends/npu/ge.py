@@ -1,0 +1,148 @@
+"""Compiler ``ge`` in its three modes: check, cut, compile, wrap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from xpu_graph.artifact import SerializableGraphModule
+from xpu_graph.backends.npu import engines
+from xpu_graph.backends.npu.artifact import CallPlan, NpuSerializableArtifact
+from xpu_graph.backends.npu.call_checks import describe_inputs
+from xpu_graph.backends.npu.contract import check_graph
+from xpu_graph.backends.npu.option_checks import Plan
+from xpu_graph.backends.npu.option_table import MAX_AUTOTUNE
+from xpu_graph.backends.npu.vendor_graph import VendorGraph, cut
+from xpu_graph.errors import BackendError, NotCacheable
+from xpu_graph.fx import placeholders, shallow_copy, tensors_of, user_line
+from xpu_graph.torch_compat import add_tensor_metadata, is_random
+
+
+def ge_compiler(
+    gm: fx.GraphModule, fake_inputs: Sequence[Any], plan: Plan
+) -> NpuSerializableArtifact:
+    """Compile a graph with torchair or npugraph_ex.
+
+    Args:
+        gm: an ATen graph; it stays as it is.
+        fake_inputs: its inputs as fake tensors and SymInts, in placeholder order.
+        plan: the checked options; its ``mode`` is one of the three.
+
+    Raises:
+        BackendError: the graph breaks the vendor's contract, or the vendor failed.
+    """
+    mode = plan.mode
+    assert mode is not None
+    captures = mode != MAX_AUTOTUNE
+    clones = captures and plan.value("clone_input")
+    frozen = bool(plan.value("frozen_parameter"))
+    graph = cut(gm, list(fake_inputs), permute=clones)
+    if frozen and not captures:
+        graph.static = {i: kind for i, kind in graph.static.items() if kind == "given"}
+    nodes = placeholders(graph.inner.graph)
+    own = {*graph.static, *graph.mutated}
+    copied = [node for i, node in enumerate(nodes) if clones and i not in own]
+    check_graph(graph.inner, mode, copied)
+    _check_mutation_limit(graph, plan)
+    add_tensor_metadata(graph.inner)
+    device = _device_of(graph)
+    plan = _without_unsafe_cats(graph, plan)
+    with torch.get_device_module("npu").device(device):
+        compiled = engines.compile_graph(graph, plan)
+    call = CallPlan(
+        mode=mode,
+        device=device,
+        inputs=describe_inputs(list(fake_inputs), list(graph.static)),
+        orders=graph.orders,
+        mutated=graph.mutated,
+        folded=[i for i, kind in graph.static.items() if kind == "folded"],
+        trusts_addresses=frozen and captures,
+        keeps_inputs=captures and not clones,
+        runs_twice=captures and plan.value("static_kernel_compile"),
+        lines={n.name: line for n in graph.inner.graph.nodes if (line := user_line(n))},
+    )
+    outer = SerializableGraphModule(graph.outer) if graph.outer is not None else None
+    eager = SerializableGraphModule(shallow_copy(graph.inner))
+    code = _code_of(compiled, _why_not_kept(graph.inner, plan))
+    return NpuSerializableArtifact(call, compiled, code, eager, outer, graph.constants)
+
+
+def has_triton_kernel(gm: fx.GraphModule) -> bool:
+    """Whether a graph calls a Triton kernel: through torch, or as an operator of torch_npu's."""
+    return any(
+        node.op == "call_function"
+        and ("triton_kernel" in str(node.target) or str(node.target).startswith("torch_npu_triton"))
+        for node in gm.graph.nodes
+    )
+
+
+def _code_of(compiled: Callable[..., Any], why_not: str | None) -> Callable[[], str]:
+    text: list[str] = []
+
+    def code() -> str:
+        if why_not is not None:
+            raise NotCacheable(why_not)
+        if not text:
+            text.append(engines.code_of(compiled))
+        return text[0]
+
+    return code
+
+
+def _why_not_kept(gm: fx.GraphModule, plan: Plan) -> str | None:
+    """Why the vendor's text of this graph means something in this process alone."""
+    if has_triton_kernel(gm):
+        return "the graph calls a Triton kernel, whose code is not in the vendor's text"
+    for node in gm.graph.nodes:
+        name = str(node.target)
+        if node.op != "call_function":
+            continue
+        if is_random(node):
+            return f"operator {name} draws random numbers, and the generator is this process's"
+        if "stream" in name or "tagged_event" in name or "_user_stream" in str(node.args):
+            return f"operator {name} names a stream or an event of this process"
+        if plan.mode == MAX_AUTOTUNE and name.startswith(("_c10d_functional", "npu_define")):
+            return f"operator {name} needs this process's groups, which GE's text does not make"
+    return None
+
+
+def _check_mutation_limit(graph: VendorGraph, plan: Plan) -> None:
+    """The vendor counts a graph captured again, for a moved input, against the limit."""
+    if graph.mutated and plan.value("capture_limit") == 1:
+        names = ", ".join(placeholders(graph.inner.graph)[i].name for i in graph.mutated)
+        raise BackendError(
+            f"capture_limit=1 is not legal for a graph that writes to its inputs ({names}): when "
+            "one moves the graph is captured again, which is beyond the limit; give 2 or more"
+        )
+
+
+def _without_unsafe_cats(graph: VendorGraph, plan: Plan) -> Plan:
+    """Turn the vendor's elimination of ``cat`` off where it would change a result."""
+    returned = set(graph.inner.graph.output_node().all_input_nodes)
+    for node in graph.inner.graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default):
+        parts = node.all_input_nodes
+        dtypes = {tensor.dtype for part in parts for tensor in tensors_of(part)}
+        if len(dtypes) > 1 or returned & set(parts):
+            return plan.with_option("remove_cat_ops", False)
+    return plan
+
+
+def _device_of(graph: VendorGraph) -> int:
+    """The one device of a graph.
+
+    Raises:
+        BackendError: there are several.
+    """
+    devices: dict[int, fx.Node] = {}
+    for node in graph.inner.graph.nodes:
+        for tensor in tensors_of(node):
+            devices.setdefault(tensor.device.index or 0, node)
+    if len(devices) > 1:
+        places = " and ".join(f"npu:{index} ({node.name!r})" for index, node in devices.items())
+        raise BackendError(f"compiler 'ge' compiles for one device, and the graph is on {places}")
+    if devices:
+        return next(iter(devices))
+    return int(torch.get_device_module("npu").current_device())

@@ -1,0 +1,112 @@
+"""What the vendor's own ``torch.compile`` backends do around their compilers, done for ours."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from xpu_graph.backends.npu import vendor
+from xpu_graph.backends.npu.option_checks import Plan
+from xpu_graph.backends.npu.option_table import MAX_AUTOTUNE, NPUGRAPH_EX
+from xpu_graph.backends.surroundings import Surroundings
+from xpu_graph.errors import ConfigError
+from xpu_graph.fx import placeholders
+from xpu_graph.torch_compat import input_name
+
+_patch_lock = threading.Lock()
+_patched: set[str] = set()
+
+
+def surroundings_of(plan: Plan) -> Surroundings:
+    """Decompositions, Dynamo-level changes and marks for one set of options."""
+    own = Surroundings(
+        decompositions=plan.value("custom_decompositions"),
+        keep_input_mutations=plan.value("keep_inference_input_mutations"),
+        partition_fn=plan.value("partition_fn"),
+    )
+    if plan.mode is None:
+        return own
+    around = dataclasses.replace(
+        own,
+        decompositions={**_vendor_decompositions(plan), **own.decompositions},
+        prepare=functools.partial(_prepare, plan.mode),
+    )
+    if plan.mode != MAX_AUTOTUNE:
+        return around
+    gears = functools.partial(_gear_marks, plan.value("dim_gears") or {})
+    return dataclasses.replace(around, input_marks=gears)
+
+
+def _vendor_decompositions(plan: Plan) -> dict[Any, Callable[..., Any]]:
+    """The vendor's table; its patches of torch's tables are applied once a process."""
+    if plan.mode == NPUGRAPH_EX:
+        from npugraph_ex._utils import add_npu_patch, get_npu_default_decompositions
+
+        config = vendor.npugraph_ex().CompilerConfig()
+    else:
+        from torchair._utils import add_npu_patch, get_npu_default_decompositions
+
+        config = vendor.torchair().CompilerConfig()
+    table: dict[Any, Callable[..., Any]] = dict(get_npu_default_decompositions())
+    with _patch_lock:
+        package = add_npu_patch.__module__.partition(".")[0]
+        if package not in _patched:
+            add_npu_patch(table, config)
+            _patched.add(package)
+    if plan.mode == MAX_AUTOTUNE:
+        table.update(_without_converter())
+    return table
+
+
+def _without_converter() -> dict[Any, Callable[..., Any]]:
+    """Decompositions of operators for which torchair has no converter."""
+    return {}
+
+
+def _prepare(mode: str, gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
+    """Guard the level of determinism, and turn streams and events into operators."""
+    from torch_npu.dynamo._deterministic_guard import install_npu_deterministic_level_guard
+
+    install_npu_deterministic_level_guard()
+    if mode == MAX_AUTOTUNE:
+        return gm
+    if mode == NPUGRAPH_EX:
+        from npugraph_ex._acl_concrete_graph.replace_stream_event import replace_stream_event_pass
+    else:
+        from torchair._acl_concrete_graph.replace_stream_event import replace_stream_event_pass
+    return replace_stream_event_pass(gm)  # type: ignore[no-any-return]
+
+
+def _gear_marks(
+    given: Mapping[str, Mapping[int, Sequence[int]]], gm: fx.GraphModule, inputs: Sequence[Any]
+) -> Mapping[int, Mapping[str, Any]]:
+    """Gears of sizes, from the option or from ``torchair.inference.set_dim_gears``.
+
+    Raises:
+        ConfigError: the option names no input of the program.
+    """
+    from torchair.inference._gear_utils import get_dim_gears, guard_gears_shape, set_dim_gears
+
+    found: dict[int, Mapping[str, Any]] = {}
+    names = [input_name(node) for node in placeholders(gm.graph)]
+    for wanted in given:
+        if wanted not in names:
+            legal = ", ".join(repr(known) for known in names if known)
+            raise ConfigError(f"dim_gears names {wanted!r}, which is no input; there are {legal}")
+    for position, (name, value) in enumerate(zip(names, inputs, strict=True)):
+        if not isinstance(value, torch.Tensor):
+            continue
+        if name is not None and name in given:
+            set_dim_gears(value, {dim: list(gears) for dim, gears in given[name].items()})
+        gears = get_dim_gears(value)
+        if gears is not None:
+            found[position] = {"dim_gears": {dim: list(steps) for dim, steps in gears.items()}}
+    if found:
+        guard_gears_shape(inputs)
+    return found
