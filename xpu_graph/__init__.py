@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from xpu_graph.artifact import SerializableArtifact, SerializableGraphModule
     from xpu_graph.backend import xpu_graph_backend
     from xpu_graph.backends import vendor_compiler
+    from xpu_graph.backends.device_graph import GraphRunner
     from xpu_graph.backends.inductor import SerializableCompiledFxGraph
+    from xpu_graph.backends.npu.artifact import NpuSerializableArtifact
     from xpu_graph.cache import (
         CacheKey,
         XpuGraphCache,
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
         default_cache,
         no_cache,
     )
-    from xpu_graph.compiler import XpuGraph
+    from xpu_graph.compiler import XpuGraph, npu_compiler
     from xpu_graph.config import XpuGraphConfig
     from xpu_graph.debug.report import recent_reports
     from xpu_graph.errors import (
@@ -48,7 +50,9 @@ _HOME = {
     "CacheKey": "cache",
     "ConfigError": "errors",
     "FxStage": "stage",
+    "GraphRunner": "backends.device_graph",
     "NotCacheable": "errors",
+    "NpuSerializableArtifact": "backends.npu.artifact",
     "OptLevel": "target",
     "PassError": "errors",
     "SerializableArtifact": "artifact",
@@ -64,6 +68,7 @@ _HOME = {
     "XpuGraphMemoryCache": "cache",
     "default_cache": "cache",
     "no_cache": "cache",
+    "npu_compiler": "compiler",
     "recent_reports": "debug.report",
     "vendor_compiler": "backends",
     "xpu_graph_backend": "backend",
@@ -77,7 +82,9 @@ __all__ = [
     "CacheKey",
     "ConfigError",
     "FxStage",
+    "GraphRunner",
     "NotCacheable",
+    "NpuSerializableArtifact",
     "OptLevel",
     "PassError",
     "SerializableArtifact",
@@ -93,6 +100,7 @@ __all__ = [
     "XpuGraphMemoryCache",
     "default_cache",
     "no_cache",
+    "npu_compiler",
     "recent_reports",
     "vendor_compiler",
     "xpu_graph_backend",

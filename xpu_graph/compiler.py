@@ -16,7 +16,7 @@ from xpu_graph import backends, torch_compat
 from xpu_graph.artifact import SerializableArtifact, SerializableGraphModule
 from xpu_graph.backends.surroundings import Surroundings
 from xpu_graph.cache import CacheKey, XpuGraphCache, default_cache, no_cache
-from xpu_graph.config import XpuGraphConfig, parse_tolerances
+from xpu_graph.config import OptLevel, Target, XpuGraphConfig, parse_tolerances
 from xpu_graph.debug.fuel import Fuel
 from xpu_graph.debug.interceptor import Interceptor
 from xpu_graph.debug.logs import configure_logs
@@ -274,3 +274,34 @@ class XpuGraph:
             frozen=unit.frozen,
             identities=identities,
         )
+
+
+def npu_compiler(
+    freeze: bool = False,
+    opt_level: OptLevel | str | int = OptLevel.level1,
+    constant_folding: bool = True,
+    debug: bool = False,
+    **kwargs: Any,
+) -> XpuGraph:
+    """A backend for Ascend, in one call.
+
+    Args:
+        freeze: as in ``XpuGraphConfig``.
+        opt_level: as in ``XpuGraphConfig``.
+        constant_folding: as in ``XpuGraphConfig``.
+        debug: as in ``XpuGraphConfig``.
+        kwargs: the options of the target: ``compiler``, ``mode``, ...; see ``docs/npu.md``.
+
+    Raises:
+        ConfigError: a value or an option is not legal.
+    """
+    return XpuGraph(
+        XpuGraphConfig(
+            target=Target.npu,
+            freeze=freeze,
+            opt_level=opt_level,  # type: ignore[arg-type]  # parsed by the configuration
+            constant_folding=constant_folding,
+            debug=debug,
+            vendor_compiler_config=kwargs,
+        )
+    )

@@ -17,7 +17,7 @@ from torch import fx
 from xpu_graph import torch_compat
 from xpu_graph.backends.surroundings import Surroundings
 from xpu_graph.config import XpuGraphConfig, load_dotted_name
-from xpu_graph.fx import mark, placeholders
+from xpu_graph.fx import mark, placeholders, refresh_views
 from xpu_graph.stage import Stage, Unit
 from xpu_graph.torch_compat import storage_id
 
@@ -58,6 +58,7 @@ def dispatch(
         def compile_graph(graph: fx.GraphModule, fake_inputs: Sequence[Any]) -> Any:
             unit = Unit(stage, graph, list(fake_inputs), name=f"graph_{number}_{stage.value}")
             log.debug("%s: %d nodes", unit.name, len(graph.graph.nodes))
+            refresh_views(graph.graph)
             _mark_inputs(graph, stage, marks)
             if config.freeze:
                 _freeze(unit, static, shared, config)

@@ -144,6 +144,19 @@ def is_ordered(node: fx.Node) -> bool:
     return node.op in ("call_function", "call_module", "call_method") and not is_removable(node)
 
 
+def opens_section(node: fx.Node) -> bool:
+    """Whether a custom operator returns nothing: it may switch streams, or open or close a scope.
+
+    What lies on two sides of it may run under other conditions, though it computes the same.
+    """
+    target = node.target
+    return (
+        isinstance(target, torch._ops.OpOverload)
+        and not target._schema.returns
+        and target.namespace not in _TRUSTED_NAMESPACES
+    )
+
+
 def _draws(target: Any) -> bool:
     return (
         isinstance(target, torch._ops.OpOverload)

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 from xpu_graph.torch_compat import (
     FakeTensorMode,
     detect_fake_mode,
+    may_be_a_copy,
     storage_id,
     suppressed_guards,
 )
@@ -183,6 +184,24 @@ def call_fake(target: Any, args: Any, kwargs: Any, mode: FakeTensorMode | None) 
         return target(*args, **kwargs)
     with mode, suppressed_guards(mode), torch.no_grad():
         return target(*args, **kwargs)
+
+
+def refresh_views(graph: fx.Graph) -> None:
+    """Let the fake value of every view share memory with what it is a view of.
+
+    Torch turns Python numbers into tensor arithmetic after it has traced a graph, and gives the new
+    nodes fake values of their own; the views of what they replaced keep the old memory.
+    """
+    mode = fake_mode_of(graph)
+    for node in graph.nodes:
+        target = node.target
+        if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+            continue
+        if may_be_a_copy(target) or not any(r.alias_info for r in target._schema.returns):
+            continue
+        sources = {storage for used in node.all_input_nodes for storage in storages_of(used)}
+        if not sources.issuperset(storages_of(node)):
+            node.meta["val"] = run_fake(node, mode)
 
 
 def user_line(node: fx.Node) -> str:

@@ -40,7 +40,9 @@ def load() -> None:
     import torch
 
     _library = ctypes.CDLL(str(directory / MAIN), mode=ctypes.RTLD_GLOBAL)
+    _library.sim_log_start.restype = ctypes.c_size_t
     _library.sim_log_stop.restype = ctypes.c_char_p
+    _library.sim_log_stop.argtypes = [ctypes.c_size_t]
     for name in EMPTY:
         ctypes.CDLL(str(directory / name), mode=ctypes.RTLD_GLOBAL)
     import torch_npu  # noqa: F401
@@ -73,8 +75,8 @@ def trace() -> Iterator[list[str]]:
     """
     assert _library is not None, "load() comes first"
     lines: list[str] = []
-    _library.sim_log_start()
+    start = _library.sim_log_start()
     try:
         yield lines
     finally:
-        lines += _library.sim_log_stop().decode().splitlines()
+        lines += _library.sim_log_stop(start).decode().splitlines()

@@ -158,6 +158,9 @@ at::ScalarType wide(at::ScalarType type);
 // A generator that a seed and an offset determine.
 at::Generator generator(int64_t seed, int64_t offset);
 
+// The first bits of a tensor of bytes, the lowest of a byte first, as a tensor of bools.
+Tensor unpack_bits(const Tensor& bytes, int64_t count);
+
 // Undefined tensors as empty optionals.
 inline std::optional<Tensor> opt(const Tensor& value) {
   return value.defined() ? std::optional<Tensor>(value) : std::nullopt;

@@ -55,8 +55,6 @@ BINARY(BitwiseOrScalar, Scalar, at::bitwise_or)
 BINARY(BitwiseOrTensor, Tensor, at::bitwise_or)
 BINARY_AND_INPLACE(BitwiseXorScalar, Scalar, at::bitwise_xor)
 BINARY_AND_INPLACE(BitwiseXorTensor, Tensor, at::bitwise_xor)
-ACLNN(InplaceBitwiseOrScalar, Tensor x, Scalar y) { put(x, at::bitwise_or(x, y)); }
-ACLNN(InplaceBitwiseOrTensor, Tensor x, Tensor y) { put(x, at::bitwise_or(x, y)); }
 BINARY(LeftShift, Tensor, at::bitwise_left_shift)
 BINARY(LeftShifts, Scalar, at::bitwise_left_shift)
 BINARY(RightShift, Tensor, at::bitwise_right_shift)

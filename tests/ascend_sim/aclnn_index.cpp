@@ -3,11 +3,15 @@
 
 using namespace sim::aclnn;
 
-static c10::List<std::optional<Tensor>> optional_list(const Tensors& indices) {
+// An absent index is passed as a tensor without elements, of the type of the indexed one. An index
+// that selects nothing looks the same when that type is an integer; then what it selects is empty.
+static c10::List<std::optional<Tensor>> optional_list(const Tensors& indices,
+                                                      const Tensor& selected) {
   c10::List<std::optional<Tensor>> list;
   for (const auto& index : indices) {
-    // An absent index is an undefined tensor, or one without elements and dimensions to speak of.
-    list.push_back(opt(index));
+    bool is_index = index.defined() && at::isIntegralType(index.scalar_type(), true);
+    bool is_given = is_index && (index.numel() > 0 || selected.numel() == 0);
+    list.push_back(is_given ? opt(index) : std::nullopt);
   }
   return list;
 }
@@ -15,7 +19,7 @@ static c10::List<std::optional<Tensor>> optional_list(const Tensors& indices) {
 // --- reading by index -------------------------------------------------------------------------
 
 ACLNN(Index, Tensor x, Tensors indices, Tensor out) {
-  put(out, at::index(x, optional_list(indices)));
+  put(out, at::index(x, optional_list(indices, out)));
 }
 ACLNN(IndexSelect, Tensor x, Int dim, Tensor index, Tensor out) {
   put(out, at::index_select(x, dim, index));
@@ -55,7 +59,7 @@ ACLNN(OneHot, Tensor x, Int classes, Tensor on, Tensor off, Int dim, Tensor out)
 // --- writing by index -------------------------------------------------------------------------
 
 ACLNN(IndexPutImpl, Tensor x, Tensors indices, Tensor values, Bool accumulate, Bool unsafe) {
-  at::index_put_(x, optional_list(indices), values, accumulate);
+  at::index_put_(x, optional_list(indices, values), values, accumulate);
 }
 ACLNN(IndexAdd, Tensor x, Int dim, Tensor index, Tensor source, Scalar alpha, Tensor out) {
   put(out, at::index_add(x, dim, index, source, alpha));

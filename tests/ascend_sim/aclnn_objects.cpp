@@ -166,6 +166,11 @@ at::Generator generator(int64_t seed, int64_t offset) {
   return at::detail::createCPUGenerator(mixed);
 }
 
+Tensor unpack_bits(const Tensor& bytes, int64_t count) {
+  auto bits = at::bitwise_right_shift(bytes.reshape({-1, 1}), at::arange(8, at::kByte));
+  return at::bitwise_and(bits, 1).to(at::kBool).reshape(-1).narrow(0, 0, count);
+}
+
 }  // namespace sim::aclnn
 
 namespace aclnn = sim::aclnn;

@@ -44,10 +44,10 @@ ACLNN(VarCorrection, Tensor x, Ints dims, Int correction, Bool keep, Tensor out)
 ACLNN(Std, Tensor x, Ints dims, Int correction, Bool keep, Tensor out) {
   put(out, at::std(x, all_dims(x, dims), correction, keep));
 }
-ACLNN(VarMean, Tensor x, Ints dims, Int correction, Bool keep, Tensor mean, Tensor var) {
+ACLNN(VarMean, Tensor x, Ints dims, Int correction, Bool keep, Tensor var, Tensor mean) {
   auto [v, m] = at::var_mean(x, all_dims(x, dims), correction, keep);
-  put(mean, m);
   put(var, v);
+  put(mean, m);
 }
 ACLNN(StdMeanCorrection, Tensor x, Ints dims, Int correction, Bool keep, Tensor std, Tensor mean) {
   auto [s, m] = at::std_mean(x, all_dims(x, dims), correction, keep);

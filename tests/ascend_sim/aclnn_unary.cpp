@@ -84,7 +84,9 @@ ACLNN(SwiGlu, Tensor x, Int dim, Tensor out) {
   auto halves = x.to(sim::aclnn::wide(x.scalar_type())).chunk(2, dim);
   put(out, at::silu(halves[0]) * halves[1]);
 }
-ACLNN(Prelu, Tensor x, Tensor weight, Tensor out) { put(out, at::prelu(x, weight)); }
+ACLNN(Prelu, Tensor x, Tensor weight, Tensor out) {
+  put(out, at::prelu(x, weight.reshape(-1)));
+}
 ACLNN(LogSigmoidForward, Tensor x, Tensor out, Tensor buffer) {
   auto [result, kept] = at::log_sigmoid_forward(x);
   put(out, result);

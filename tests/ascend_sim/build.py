@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import fcntl
-import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -22,6 +21,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 MAIN = "libascendcl.so"
+DEFAULTS = "defaults.cpp"
 EMPTY = (
     "libhccl.so",
     "libacl_op_compiler.so",
@@ -32,6 +32,7 @@ EMPTY = (
     "libascend_protobuf.so",
     "libnnopbase.so",
     "libopapi.so",
+    "libascend_dump.so",
 )
 """Libraries that only pass on the names of the main one."""
 
@@ -59,19 +60,29 @@ def build() -> pathlib.Path:
         raise RuntimeError(reason)
     root = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     root /= "xpu_graph_ascend_sim"
-    target = root / _identity()
+    identity = _identity()
+    target = root / identity
     if (target / MAIN).exists():
         return target
     root.mkdir(parents=True, exist_ok=True)
     with (root / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (target / MAIN).exists():
+        while not (target / MAIN).exists():
             with tempfile.TemporaryDirectory(dir=root) as directory:
                 made = pathlib.Path(directory, "libraries")
                 made.mkdir()
                 _build(made, root / "objects")
-                made.rename(target)
+                target = root / _identity()  # another one, if a source was edited meanwhile
+                if target.name == identity:
+                    made.rename(target)
+                identity = target.name
     return target
+
+
+def missing() -> list[str]:
+    """The names that the vendor's libraries ask for at load and that only fail when called."""
+    text = (build() / DEFAULTS).read_text()
+    return re.findall(r'sim_unknown(?:_cpp)?\("(\w+)"\)', text)
 
 
 def why_not() -> str | None:
@@ -94,11 +105,10 @@ def _packages() -> tuple[pathlib.Path, pathlib.Path]:
     return places[0], places[1]
 
 
-@functools.cache
 def _identity() -> str:
     digest = hashlib.sha256()
     for path in sorted(HERE.glob("*")):
-        if path.suffix in (".cpp", ".h", ".py"):
+        if path.suffix in (".cpp", ".h") or path.name == "build.py":
             digest.update(path.name.encode() + path.read_bytes())
     versions = "-".join(importlib.metadata.version(name) for name in ("torch", "torch_npu"))
     return f"{versions}-{digest.hexdigest()[:16]}"
@@ -108,7 +118,7 @@ def _build(made: pathlib.Path, objects: pathlib.Path) -> None:
     objects.mkdir(exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         parts = list(pool.map(lambda path: _compile(path, objects), sorted(HERE.glob("*.cpp"))))
-    defaults = made / "defaults.cpp"
+    defaults = made / DEFAULTS
     defaults.write_text(_defaults(parts))
     parts.append(_compile(defaults, objects))
     torch_root, _ = _packages()
@@ -127,12 +137,12 @@ def _build(made: pathlib.Path, objects: pathlib.Path) -> None:
 
 
 def _compile(path: pathlib.Path, objects: pathlib.Path) -> pathlib.Path:
-    """Compile one file; the object is kept by the content of the file and of all headers."""
+    """Compile one file; the object is kept by the content of the file and of its headers."""
     torch_root, _ = _packages()
     old = "0" if path.stem.endswith("_oldabi") else "1"
     flags = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=default", f"-D_GLIBCXX_USE_CXX11_ABI={old}"]
     digest = hashlib.sha256(repr([flags, importlib.metadata.version("torch")]).encode())
-    for source in [path, *sorted(HERE.glob("*.h"))]:
+    for source in [path, *_headers(path, set())]:
         digest.update(source.read_bytes())
     target = objects / f"{path.stem}-{digest.hexdigest()[:16]}.o"
     if not target.exists():
@@ -142,6 +152,16 @@ def _compile(path: pathlib.Path, objects: pathlib.Path) -> pathlib.Path:
         _run(["g++", *flags, *places, "-c", str(path), "-o", str(fresh)])
         fresh.rename(target)
     return target
+
+
+def _headers(path: pathlib.Path, known: set[pathlib.Path]) -> list[pathlib.Path]:
+    """The headers of this directory that a file includes, and those that they include."""
+    for name in re.findall(r'^#include "([^"]+)"', path.read_text(), re.MULTILINE):
+        header = HERE / name
+        if header.exists() and header not in known:
+            known.add(header)
+            _headers(header, known)
+    return sorted(known)
 
 
 def _run(command: list[str]) -> None:
@@ -164,16 +184,18 @@ def _defaults(parts: list[pathlib.Path]) -> str:
     known = {name for path in providers for name in _symbols(path, "--defined-only")}
     for part in parts:
         known |= _symbols(part, "--defined-only", dynamic=False)
-    lines = ['extern "C" int sim_unknown(const char* name);']
+    lines = [
+        'extern "C" int sim_unknown(const char* name);',
+        'extern "C" void sim_unknown_cpp(const char* name);',
+    ]
     for name in sorted(wanted - known):
         if re.match(r"(acl|Hccl|Msprof|rt[A-Z])", name) and not name.startswith("aclnn"):
             body = "return 0;" if SAYS_NOTHING.match(name) else f'return sim_unknown("{name}");'
             lines.append(f'extern "C" __attribute__((weak)) int {name}() {{ {body} }}')
         elif re.match(r"_ZNK?2ge|_ZN4gert|_ZNK?4gert", name):
-            body = f'return sim_unknown("{name}");'
             lines.append(
-                f'extern "C" __attribute__((weak)) int sim_{name}() __asm__("{name}");\n'
-                f'extern "C" int sim_{name}() {{ {body} }}'
+                f'extern "C" __attribute__((weak)) void sim_{name}() __asm__("{name}");\n'
+                f'extern "C" void sim_{name}() {{ sim_unknown_cpp("{name}"); }}'
             )
     return "\n".join(lines) + "\n"
 

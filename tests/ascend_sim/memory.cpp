@@ -76,6 +76,7 @@ SIM_API int aclrtGetMemInfo(int, size_t* free, size_t* total) {
 
 SIM_API int aclrtMallocHost(void** pointer, size_t size) {
   *pointer = std::aligned_alloc(sim::kAlignment, (size / sim::kAlignment + 1) * sim::kAlignment);
+  if (*pointer == nullptr) return sim::fail(sim::kOutOfMemory, "the host has no memory left");
   std::memset(*pointer, sim::kPoison, size);
   return 0;
 }
@@ -86,6 +87,33 @@ SIM_API int aclrtMallocHostWithCfg(void** pointer, uint64_t size, void*) {
 
 SIM_API int aclrtFreeHost(void* pointer) {
   std::free(pointer);
+  return 0;
+}
+
+// Host memory is what the device sees, too.
+SIM_API int aclrtHostRegister(void* pointer, uint64_t, int, void** device_pointer) {
+  *device_pointer = pointer;
+  return 0;
+}
+SIM_API int aclrtHostRegisterV2(void*, uint64_t, uint32_t) { return 0; }
+SIM_API int aclrtHostUnregister(void*) { return 0; }
+
+// aclrtPtrAttributes: the device, where the memory is, the page size.
+SIM_API int aclrtPointerGetAttributes(const void* pointer, uint32_t* attributes) {
+  constexpr uint32_t kDevice = 1;
+  constexpr uint32_t kUnregistered = 2;
+  std::lock_guard<std::mutex> lock(sim::mutex);
+  auto next = sim::blocks.upper_bound(const_cast<void*>(pointer));
+  const auto* byte = static_cast<const char*>(pointer);
+  attributes[0] = 0;
+  attributes[1] = kUnregistered;
+  attributes[2] = 4096;
+  if (next == sim::blocks.begin()) return 0;
+  const auto& [start, block] = *--next;
+  if (byte < static_cast<const char*>(start) + block.size) {
+    attributes[0] = static_cast<uint32_t>(block.device);
+    attributes[1] = kDevice;
+  }
   return 0;
 }
 
@@ -117,4 +145,27 @@ SIM_API int aclrtMemcpyAsyncWithCondition(void* target, size_t room, const void*
 SIM_API int aclrtMemsetAsync(void* target, size_t room, int value, size_t size, void* stream) {
   if (size > room) return sim::fail(sim::kParamInvalid, "more is set than the target holds");
   return sim::launch(stream, "memset", [=] { std::memset(target, value, size); });
+}
+
+SIM_API int aclrtMemcpyBatchAsync(void** targets, size_t* rooms, void** sources, size_t* sizes,
+                                  size_t count, void*, size_t*, size_t, size_t* failed,
+                                  void* stream) {
+  for (size_t i = 0; i < count; ++i) {
+    int code = aclrtMemcpyAsync(targets[i], rooms[i], sources[i], sizes[i], 0, stream);
+    if (code == 0) continue;
+    *failed = i;
+    return code;
+  }
+  return 0;
+}
+
+SIM_API int aclrtMemcpyBatch(void** targets, size_t* rooms, void** sources, size_t* sizes,
+                             size_t count, void*, size_t*, size_t, size_t* failed) {
+  for (size_t i = 0; i < count; ++i) {
+    int code = aclrtMemcpy(targets[i], rooms[i], sources[i], sizes[i], 0);
+    if (code == 0) continue;
+    *failed = i;
+    return code;
+  }
+  return 0;
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 
 namespace sim {
 
@@ -19,7 +20,8 @@ thread_local int current_device = -1;
 
 std::mutex settings_mutex;
 std::map<int, int64_t> system_parameters;
-std::map<std::string, std::string> compile_options;
+std::map<std::pair<int, int>, uint32_t> core_limits;  // by device and kind
+std::set<std::string> unknown_names;
 
 const std::map<int, at::ScalarType>& data_types() {
   static const std::map<int, at::ScalarType> types = {
@@ -57,7 +59,12 @@ int guarded(const char* function, const std::function<void()>& body) {
 }
 
 int unknown(const char* name) {
-  std::fprintf(stderr, "ascend_sim: %s is not simulated\n", name);
+  {
+    std::lock_guard<std::mutex> lock(settings_mutex);
+    if (unknown_names.insert(name).second) {
+      std::fprintf(stderr, "ascend_sim: %s is not simulated\n", name);
+    }
+  }
   return fail(kFeatureNotSupported, std::string(name) + " is not simulated");
 }
 
@@ -87,6 +94,11 @@ at::Tensor wrap(void* data, at::IntArrayRef sizes, at::IntArrayRef strides, int6
 using sim::fail;
 
 SIM_API int sim_unknown(const char* name) { return sim::unknown(name); }
+// For C++ names, whose callers expect an object of any size, or nothing.
+SIM_API void sim_unknown_cpp(const char* name) {
+  sim::unknown(name);
+  throw std::runtime_error(std::string(name) + " is not simulated");
+}
 
 SIM_API int aclInit(const char*) { return 0; }
 SIM_API int aclFinalize() { return 0; }
@@ -166,25 +178,67 @@ SIM_API int aclGetCannAttributeList(const int** list, size_t* count) {
   return 0;
 }
 
-namespace {
-// Kinds of aclrtDevResLimitType and aclrtDevAttr that torch_npu asks for: cube and vector cores.
-constexpr int64_t kCubeCores = 24;
-constexpr int64_t kVectorCores = 48;
-int64_t cores(int kind) { return kind == 0 ? kCubeCores : kVectorCores; }
-}  // namespace
+// Cores by kind, 0 cube and 1 vector, of a device and of what a program leaves itself of it.
+namespace sim {
+
+constexpr uint32_t kCores[] = {24, 48};
+constexpr int64_t kCacheBytes = int64_t{192} << 20;
+
+uint32_t device_limit(int device, int kind) {
+  std::lock_guard<std::mutex> lock(settings_mutex);
+  auto found = core_limits.find({device, kind & 1});
+  return found == core_limits.end() ? kCores[kind & 1] : found->second;
+}
+
+}  // namespace sim
 
 SIM_API int aclGetDeviceCapability(uint32_t, int kind, int64_t* value) {
-  *value = cores(kind);
+  if (kind < 0 || kind > 2) {
+    return fail(sim::kParamInvalid, "no device capability " + std::to_string(kind));
+  }
+  *value = kind == 2 ? sim::kCacheBytes : sim::kCores[kind];
   return 0;
 }
 
-SIM_API int aclrtGetDeviceInfo(uint32_t, int kind, int64_t* value) {
-  *value = kind == 201 ? kVectorCores : kCubeCores;
+SIM_API int aclrtGetDeviceInfo(uint32_t, int attribute, int64_t* value) {
+  switch (attribute) {
+    case 101:
+    case 102: *value = sim::kCores[0]; return 0;
+    case 201: *value = sim::kCores[1]; return 0;
+    case 302: *value = sim::kCacheBytes; return 0;
+    default:
+      return fail(sim::kParamInvalid,
+                  "device attribute " + std::to_string(attribute) + " is not simulated");
+  }
+}
+
+SIM_API int aclrtGetDeviceResLimit(int device, int kind, uint32_t* value) {
+  *value = sim::device_limit(device, kind);
   return 0;
 }
 
-SIM_API int aclrtGetDeviceResLimit(int, int kind, uint32_t* value) {
-  *value = static_cast<uint32_t>(cores(kind));
+SIM_API int aclrtSetDeviceResLimit(int device, int kind, uint32_t value) {
+  std::lock_guard<std::mutex> lock(sim::settings_mutex);
+  sim::core_limits[{device, kind & 1}] = value;
+  return 0;
+}
+
+SIM_API int aclrtResetDeviceResLimit(int device) {
+  std::lock_guard<std::mutex> lock(sim::settings_mutex);
+  sim::core_limits.erase({device, 0});
+  sim::core_limits.erase({device, 1});
+  return 0;
+}
+
+SIM_API int aclrtDeviceCanAccessPeer(int32_t* can, int32_t device, int32_t peer) {
+  *can = device != peer;
+  return 0;
+}
+
+// 16 bytes that differ by device.
+SIM_API int aclrtDeviceGetUuid(int32_t device, char* uuid) {
+  std::memset(uuid, 0, 16);
+  uuid[15] = static_cast<char>(device + 1);
   return 0;
 }
 

@@ -1,90 +1,93 @@
-// Streams, events, launches, and the capture of launches into models that can be replayed.
-#include "sim.h"
+// Streams, events and launches. A launch runs at once in the calling thread, unless its stream
+// captures, or waits for something that has not happened yet: then it runs when that happens.
+#include "streams.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <atomic>
-#include <chrono>
-#include <cstdio>
-#include <memory>
-#include <mutex>
-#include <set>
-#include <thread>
 
 namespace sim {
 
-int device_of_thread();
+std::recursive_mutex mutex;
 
 namespace {
 
-enum Status { kNone = 0, kActive = 1, kInvalidated = 2 };
-enum Mode { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
-
-struct Recorded {
-  std::string name;
-  Task task;
-};
-
-struct Stream;
-
-struct Model {
-  uint32_t id;
-  int mode = kGlobal;
-  bool invalid = false;
-  Stream* origin = nullptr;
-  std::thread::id thread;
-  std::set<Stream*> streams;
-  std::vector<std::shared_ptr<Recorded>> tasks;
-};
-
-struct Group {
-  std::vector<std::shared_ptr<Recorded>> tasks;
-};
-
-struct Stream {
-  int id;
-  int device;
-  Model* model = nullptr;            // set while the stream captures
-  std::unique_ptr<Group> group;      // set between the ends of a task group
-  Group* updated = nullptr;          // set while the tasks of a group are replaced
-  size_t next_update = 0;
-  uint32_t limits[2] = {24, 48};     // cube and vector cores
-};
-
-struct Event {
-  Model* model = nullptr;
-  std::chrono::steady_clock::time_point time;
-  bool recorded = false;
-};
-
-std::recursive_mutex mutex;
-std::set<Model*> capturing;
+std::set<Stream*> streams;
 std::atomic<int> next_stream{1};
-std::atomic<uint32_t> next_model{1};
 std::vector<std::string> log;
-bool is_logging = false;
+int listeners = 0;
 std::string failing;  // the launch that a test wants to fail, by name
-thread_local int thread_mode = kGlobal;
+thread_local Stream* limiting_stream = nullptr;
 
-// The stream a program gets when it names none, one a device.
+Stream* new_stream(int id, int device) {
+  auto* stream = new Stream{id, device};
+  streams.insert(stream);
+  return stream;
+}
+
 Stream* default_stream() {
-  static std::vector<std::unique_ptr<Stream>> streams(64);
+  static std::map<int, Stream*> defaults;
   int device = std::max(device_of_thread(), 0);
-  if (!streams[device]) streams[device] = std::make_unique<Stream>(Stream{0, device});
-  return streams[device].get();
+  if (!defaults.count(device)) defaults[device] = new_stream(0, device);
+  return defaults[device];
+}
+
+bool can_go_on(const Stream& stream) {
+  return !stream.waiting.empty() &&
+         (!stream.waiting.front()->ready || stream.waiting.front()->ready());
+}
+
+// Run what is ready at the head of a stream. A task that fails takes the ones behind it along.
+int advance(Stream* stream) {
+  Lock one_at_a_time(stream->running);
+  while (true) {
+    std::shared_ptr<Recorded> next;
+    {
+      Lock lock(mutex);
+      if (!can_go_on(*stream)) return 0;
+      next = stream->waiting.front();
+      stream->waiting.pop_front();
+    }
+    int code = guarded(next->name.c_str(), [&] { run(next->task); });
+    if (code != 0) {
+      Lock lock(mutex);
+      stream->waiting.clear();
+      return code;
+    }
+  }
+}
+
+Stream* held_up_but_ready() {
+  Lock lock(mutex);
+  for (Stream* stream : streams) {
+    if (can_go_on(*stream)) return stream;
+  }
+  return nullptr;
+}
+
+// Let the streams go on that waited for what a task has just done.
+void advance_others() {
+  while (Stream* stream = held_up_but_ready()) {
+    if (advance(stream) != 0) {
+      Lock lock(mutex);
+      stream->error = "a task failed after the launch: " + std::string(aclGetRecentErrMsg());
+    }
+  }
+}
+
+}  // namespace
+
+void note(const std::string& line) {
+  if (listeners > 0) log.push_back(line);
 }
 
 Stream* stream_of(void* handle) {
   return handle ? static_cast<Stream*>(handle) : default_stream();
 }
 
-void note(const std::string& line) {
-  if (is_logging) log.push_back(line);
-}
-
-// Tasks compute on CPU tensors, whatever the calling thread is in the middle of.
 void run(const Task& task) {
+  // Tasks compute on CPU tensors, whatever the calling thread is in the middle of.
   c10::impl::ExcludeDispatchKeyGuard no_modes(
       c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
                            c10::DispatchKey::PythonDispatcher, c10::DispatchKey::Functionalize,
@@ -94,66 +97,77 @@ void run(const Task& task) {
   task();
 }
 
-bool refuses(const Model& model) {
-  if (thread_mode == kRelaxed || model.mode == kRelaxed) return false;
-  return model.mode == kGlobal || model.thread == std::this_thread::get_id();
+int enqueue(Stream* stream, const std::vector<std::shared_ptr<Recorded>>& tasks) {
+  {
+    Lock lock(mutex);
+    stream->waiting.insert(stream->waiting.end(), tasks.begin(), tasks.end());
+  }
+  return advance(stream);
 }
 
-}  // namespace
-
-bool thread_refuses(const char* function) {
-  std::lock_guard<std::recursive_mutex> lock(mutex);
-  for (Model* model : capturing) {
-    if (!refuses(*model)) continue;
-    model->invalid = true;
-    fail(107030, std::string(function) + " is not allowed while a stream is captured");
-    return true;
-  }
-  return false;
-}
-
-int launch(void* handle, const std::string& name, Task task) {
-  std::lock_guard<std::recursive_mutex> lock(mutex);
-  Stream* stream = stream_of(handle);
-  if (!failing.empty() && name == failing) {
-    return fail(kInternalError, name + " fails because a test asked for it");
-  }
-  if (stream->updated) {
-    auto& tasks = stream->updated->tasks;
-    if (stream->next_update >= tasks.size()) {
-      return fail(kParamInvalid, "an update has more tasks than the group it updates");
+int submit(void* handle, std::shared_ptr<Recorded> task) {
+  Stream* stream;
+  {
+    Lock lock(mutex);
+    stream = stream_of(handle);
+    if (!failing.empty() && task->name == failing) {
+      return fail(kInternalError, failing + " fails because a test asked for it");
     }
-    note("update " + name);
-    *tasks[stream->next_update++] = {name, std::move(task)};
-    return 0;
+    if (stream->updated) return update(stream, std::move(*task));
+    if (stream->model) {
+      record(stream, std::move(task));
+      return 0;
+    }
+    note(task->name);
   }
-  if (stream->model) {
-    note("record " + name);
-    auto recorded = std::make_shared<Recorded>(Recorded{name, std::move(task)});
-    stream->model->tasks.push_back(recorded);
-    if (stream->group) stream->group->tasks.push_back(recorded);
-    return 0;
+  return enqueue(stream, {std::move(task)});
+}
+
+int launch(void* stream, const std::string& name, Task task) {
+  return submit(stream, std::make_shared<Recorded>(Recorded{name, std::move(task), {}}));
+}
+
+int finish(Stream* stream) {
+  Lock wait_for_other_threads(stream->running);
+  Lock lock(mutex);
+  if (!stream->error.empty()) {
+    std::string error;
+    error.swap(stream->error);
+    return fail(kInternalError, error);
   }
-  note(name);
-  return guarded(name.c_str(), [&] { run(task); });
+  if (stream->waiting.empty()) return 0;
+  std::string text = "stream " + std::to_string(stream->id) + " waits at \"" +
+                     stream->waiting.front()->name +
+                     "\" for something that nothing launched so far does";
+  stream->waiting.clear();  // a device gives a stream up that timed out, too
+  return fail(kStreamStuck, text);
 }
 
 }  // namespace sim
 
 using sim::Event;
 using sim::fail;
-using sim::Group;
-using sim::Model;
+using sim::Lock;
+using sim::Recorded;
 using sim::Stream;
 using sim::stream_of;
-using Lock = std::lock_guard<std::recursive_mutex>;
 
 // --- what tests read --------------------------------------------------------------------------
 
-SIM_API void sim_log_start() {
+// Where the lines of a trace begin.
+SIM_API size_t sim_log_start() {
   Lock lock(sim::mutex);
-  sim::log.clear();
-  sim::is_logging = true;
+  ++sim::listeners;
+  return sim::log.size();
+}
+
+SIM_API const char* sim_log_stop(size_t start) {
+  Lock lock(sim::mutex);
+  static std::string text;
+  text.clear();
+  for (size_t i = start; i < sim::log.size(); ++i) text += sim::log[i] + "\n";
+  if (--sim::listeners == 0) sim::log.clear();
+  return text.c_str();
 }
 
 SIM_API void sim_fail(const char* name) {
@@ -161,27 +175,25 @@ SIM_API void sim_fail(const char* name) {
   sim::failing = name ? name : "";
 }
 
-SIM_API const char* sim_log_stop() {
-  Lock lock(sim::mutex);
-  static std::string text;
-  text.clear();
-  for (const auto& line : sim::log) text += line + "\n";
-  sim::is_logging = false;
-  return text.c_str();
-}
-
 // --- streams ----------------------------------------------------------------------------------
 
 SIM_API int aclrtCreateStreamWithConfig(void** stream, uint32_t, uint32_t) {
-  *stream = new Stream{sim::next_stream++, std::max(sim::device_of_thread(), 0)};
+  Lock lock(sim::mutex);
+  *stream = sim::new_stream(sim::next_stream++, std::max(sim::device_of_thread(), 0));
   return 0;
 }
 
 SIM_API int aclrtCreateStream(void** stream) { return aclrtCreateStreamWithConfig(stream, 0, 0); }
-SIM_API int aclrtDestroyStream(void* stream) {
-  delete static_cast<Stream*>(stream);
+
+SIM_API int aclrtDestroyStream(void* handle) {
+  Lock lock(sim::mutex);
+  auto* stream = static_cast<Stream*>(handle);
+  if (sim::streams.erase(stream) == 0) return fail(sim::kParamInvalid, "not a stream");
+  sim::leave(stream);
+  delete stream;
   return 0;
 }
+
 SIM_API int aclrtDestroyStreamForce(void* stream) { return aclrtDestroyStream(stream); }
 
 SIM_API int aclrtStreamGetId(void* stream, int32_t* id) {
@@ -191,11 +203,13 @@ SIM_API int aclrtStreamGetId(void* stream, int32_t* id) {
 
 SIM_API int aclrtSynchronizeStream(void* handle) {
   Lock lock(sim::mutex);
-  if (Model* model = stream_of(handle)->model) {
-    model->invalid = true;
-    return fail(107027, "the stream is captured and cannot be waited for");
+  Stream* stream = stream_of(handle);
+  if (stream->model) {
+    return sim::invalidate(stream->model, sim::kStreamCaptured,
+                           "the stream is captured and cannot be waited for");
   }
-  return 0;
+  lock.unlock();
+  return sim::finish(stream);
 }
 
 SIM_API int aclrtSynchronizeStreamWithTimeout(void* stream, int32_t) {
@@ -203,18 +217,27 @@ SIM_API int aclrtSynchronizeStreamWithTimeout(void* stream, int32_t) {
 }
 
 SIM_API int aclrtSynchronizeDevice() {
-  return sim::thread_refuses("aclrtSynchronizeDevice") ? 107030 : 0;
+  if (sim::thread_refuses("aclrtSynchronizeDevice")) return sim::kForbiddenInCapture;
+  Lock lock(sim::mutex);
+  std::vector<Stream*> all(sim::streams.begin(), sim::streams.end());
+  lock.unlock();
+  for (Stream* stream : all) {
+    if (stream->device != std::max(sim::device_of_thread(), 0)) continue;
+    if (int code = sim::finish(stream)) return code;
+  }
+  return 0;
 }
 
 SIM_API int aclrtSynchronizeDeviceWithTimeout(int32_t) { return aclrtSynchronizeDevice(); }
 
 SIM_API int aclrtStreamQuery(void* handle, int* status) {
   Lock lock(sim::mutex);
-  if (Model* model = stream_of(handle)->model) {
-    model->invalid = true;
-    return fail(107027, "the stream is captured and cannot be asked");
+  Stream* stream = stream_of(handle);
+  if (stream->model) {
+    return sim::invalidate(stream->model, sim::kStreamCaptured,
+                           "the stream is captured and cannot be asked");
   }
-  *status = 0;
+  *status = stream->waiting.empty() ? 0 : 1;
   return 0;
 }
 
@@ -226,92 +249,168 @@ SIM_API int aclrtLaunchCallback(void (*function)(void*), void* data, int, void* 
   return aclrtLaunchHostFunc(stream, function, data);
 }
 
-// Core limits, by kind: 0 cube, 1 vector.
+// A hint to load memory into a cache: nothing to see.
+SIM_API int aclrtCmoAsync(void*, size_t, int, void* stream) {
+  return sim::launch(stream, "cmo", [] {});
+}
+
+// --- core limits, by kind: 0 cube, 1 vector -----------------------------------------------------
+
 SIM_API int aclrtSetStreamResLimit(void* stream, int kind, uint32_t value) {
+  Lock lock(sim::mutex);
   stream_of(stream)->limits[kind & 1] = value;
   sim::note("limit " + std::to_string(kind) + " " + std::to_string(value));
   return 0;
 }
 
-SIM_API int aclrtGetStreamResLimit(void* stream, int kind, uint32_t* value) {
-  *value = stream_of(stream)->limits[kind & 1];
+SIM_API int aclrtGetStreamResLimit(void* handle, int kind, uint32_t* value) {
+  Lock lock(sim::mutex);
+  Stream* stream = stream_of(handle);
+  *value = stream->limits[kind & 1].value_or(sim::device_limit(stream->device, kind));
   return 0;
 }
 
 SIM_API int aclrtResetStreamResLimit(void* stream) {
-  stream_of(stream)->limits[0] = 24;
-  stream_of(stream)->limits[1] = 48;
+  Lock lock(sim::mutex);
+  for (auto& limit : stream_of(stream)->limits) limit.reset();
   return 0;
 }
 
-namespace {
-thread_local Stream* limiting_stream = nullptr;
-}
-
 SIM_API int aclrtUseStreamResInCurrentThread(void* stream) {
-  limiting_stream = stream_of(stream);
+  sim::limiting_stream = stream_of(stream);
   return 0;
 }
 
 SIM_API int aclrtUnuseStreamResInCurrentThread(void*) {
-  limiting_stream = nullptr;
+  sim::limiting_stream = nullptr;
   return 0;
 }
 
 SIM_API int aclrtGetResInCurrentThread(int kind, uint32_t* value) {
-  return aclrtGetStreamResLimit(limiting_stream, kind, value);
+  Lock lock(sim::mutex);
+  if (sim::streams.count(sim::limiting_stream)) {
+    return aclrtGetStreamResLimit(sim::limiting_stream, kind, value);
+  }
+  *value = sim::device_limit(std::max(sim::device_of_thread(), 0), kind);
+  return 0;
 }
 
 // --- events -----------------------------------------------------------------------------------
 
-SIM_API int aclrtCreateEvent(void** event) {
-  *event = new Event();
+namespace {
+
+// A handle is a reference of its own: tasks that are held up may outlive it.
+using Handle = std::shared_ptr<Event>;
+Handle event_of(void* handle) { return *static_cast<Handle*>(handle); }
+
+}  // namespace
+
+SIM_API int aclrtCreateEventExWithFlag(void** handle, uint32_t flag) {
+  constexpr uint32_t kExternal = 0x20;
+  auto event = std::make_shared<Event>();
+  event->external = (flag & kExternal) != 0;
+  *handle = new Handle(event);
   return 0;
 }
-SIM_API int aclrtCreateEventWithFlag(void** event, uint32_t) { return aclrtCreateEvent(event); }
-SIM_API int aclrtCreateEventExWithFlag(void** event, uint32_t) { return aclrtCreateEvent(event); }
+
+SIM_API int aclrtCreateEventWithFlag(void** event, uint32_t flag) {
+  return aclrtCreateEventExWithFlag(event, flag);
+}
+SIM_API int aclrtCreateEvent(void** event) { return aclrtCreateEventExWithFlag(event, 0); }
 
 SIM_API int aclrtDestroyEvent(void* event) {
-  delete static_cast<Event*>(event);
+  delete static_cast<Handle*>(event);
   return 0;
 }
+
+namespace {
+
+int submit_and_tell(void* stream, const char* name, sim::Task task,
+                    std::function<bool()> ready = {}) {
+  auto entry = std::make_shared<Recorded>(Recorded{name, std::move(task), std::move(ready)});
+  int code = sim::submit(stream, std::move(entry));
+  sim::advance_others();
+  return code;
+}
+
+// An event that a capture has recorded says nothing before the replay.
+int refuse_captured(const Handle& event, const char* what) {
+  sim::Model* model = event->external ? nullptr : sim::capture_of(event->model);
+  if (!model) return 0;
+  return sim::invalidate(model, sim::kEventCaptured,
+                         std::string("the event was recorded in a capture and cannot be ") + what);
+}
+
+}  // namespace
 
 SIM_API int aclrtRecordEvent(void* handle, void* stream) {
   Lock lock(sim::mutex);
-  auto* event = static_cast<Event*>(handle);
-  event->model = stream_of(stream)->model;
-  event->time = std::chrono::steady_clock::now();
-  event->recorded = true;
-  sim::note(event->model ? "record event" : "event");
-  return 0;
+  Handle event = event_of(handle);
+  if (event->external) {
+    lock.unlock();
+    return submit_and_tell(stream, "external event", [event] { event->flag = true; });
+  }
+  sim::remember(event.get(), stream_of(stream));
+  if (stream_of(stream)->model) {
+    sim::note("record event");
+    return 0;
+  }
+  uint64_t number = ++event->issued;
+  lock.unlock();
+  return submit_and_tell(stream, "event", [event, number] {
+    event->completed = number;
+    event->time = std::chrono::steady_clock::now();
+  });
 }
 
-SIM_API int aclrtResetEvent(void* handle, void*) {
-  static_cast<Event*>(handle)->recorded = false;
-  return 0;
+SIM_API int aclrtResetEvent(void* handle, void* stream) {
+  Handle event = event_of(handle);
+  if (!event->external) return 0;
+  return sim::launch(stream, "reset event", [event] { event->flag = false; });
 }
 
 SIM_API int aclrtStreamWaitEvent(void* handle, void* event_handle) {
   Lock lock(sim::mutex);
   Stream* stream = stream_of(handle);
-  auto* event = static_cast<Event*>(event_handle);
-  sim::note("wait");
-  if (event->model && sim::capturing.count(event->model) && stream->model != event->model) {
-    if (stream->model) return fail(107032, "the event belongs to another capture");
-    stream->model = event->model;
-    event->model->streams.insert(stream);
+  Handle event = event_of(event_handle);
+  if (event->external) {
+    lock.unlock();
+    return submit_and_tell(handle, "wait", [] {}, [event] { return event->flag; });
   }
-  return 0;
+  if (stream->model || sim::capture_of(event->model)) {
+    sim::note("wait");
+    return sim::join(stream, *event);
+  }
+  uint64_t number = event->issued;
+  lock.unlock();
+  return submit_and_tell(handle, "wait", [] {},
+                         [event, number] { return event->completed >= number; });
+}
+
+// A 64-bit word of device memory as an event; the modes are those of the runtime's manual.
+SIM_API int aclrtValueWrite(void* address, uint64_t value, uint32_t, void* stream) {
+  auto* word = static_cast<uint64_t*>(address);
+  return submit_and_tell(stream, "value write", [word, value] { *word = value; });
+}
+
+SIM_API int aclrtValueWait(void* address, uint64_t value, uint32_t mode, void* stream) {
+  const auto* word = static_cast<const uint64_t*>(address);
+  if (mode > 3) return fail(sim::kParamInvalid, "there is no wait mode " + std::to_string(mode));
+  return submit_and_tell(stream, "value wait", [] {}, [word, value, mode] {
+    switch (mode) {
+      case 0: return static_cast<int64_t>(*word - value) >= 0;
+      case 1: return *word == value;
+      case 2: return (*word & value) != 0;
+      default: return ~(*word | value) != 0;
+    }
+  });
 }
 
 SIM_API int aclrtQueryEventStatus(void* handle, int* status) {
   Lock lock(sim::mutex);
-  auto* event = static_cast<Event*>(handle);
-  if (event->model && sim::capturing.count(event->model)) {
-    event->model->invalid = true;
-    return fail(107028, "the event was recorded in a capture and cannot be asked");
-  }
-  *status = 1;
+  Handle event = event_of(handle);
+  if (int code = refuse_captured(event, "asked")) return code;
+  *status = event->external ? event->flag : event->completed >= event->issued;
   return 0;
 }
 
@@ -319,138 +418,33 @@ SIM_API int aclQueryEventRecordedStatus(void* event, int* status) {
   return aclrtQueryEventStatus(event, status);
 }
 
-SIM_API int aclrtQueryEventWaitStatus(void*, int* status) {
-  *status = 0;
-  return 0;
+SIM_API int aclrtQueryEventWaitStatus(void* handle, int* status) {
+  int recorded = 0;
+  int code = aclrtQueryEventStatus(handle, &recorded);
+  *status = recorded ? 0 : 1;  // complete is 0 here, and 1 there
+  return code;
 }
+
 SIM_API int aclQueryEventWaitStatus(void* event, int* status) {
   return aclrtQueryEventWaitStatus(event, status);
 }
 
 SIM_API int aclrtSynchronizeEvent(void* handle) {
   Lock lock(sim::mutex);
-  auto* event = static_cast<Event*>(handle);
-  if (event->model && sim::capturing.count(event->model)) {
-    event->model->invalid = true;
-    return fail(107028, "the event was recorded in a capture and cannot be waited for");
-  }
-  return 0;
+  Handle event = event_of(handle);
+  if (int code = refuse_captured(event, "waited for")) return code;
+  if (event->external ? event->flag : event->completed >= event->issued) return 0;
+  return fail(sim::kEventStuck, "the event is recorded on a stream that waits");
 }
 
 SIM_API int aclrtEventElapsedTime(float* milliseconds, void* start, void* end) {
-  auto length = static_cast<Event*>(end)->time - static_cast<Event*>(start)->time;
+  auto length = event_of(end)->time - event_of(start)->time;
   *milliseconds = std::chrono::duration<float, std::milli>(length).count();
   return 0;
 }
 
 SIM_API int aclrtEventGetTimestamp(void* event, uint64_t* timestamp) {
-  auto since = static_cast<Event*>(event)->time.time_since_epoch();
+  auto since = event_of(event)->time.time_since_epoch();
   *timestamp = std::chrono::duration_cast<std::chrono::microseconds>(since).count();
-  return 0;
-}
-
-// --- capture ----------------------------------------------------------------------------------
-
-SIM_API int aclmdlRICaptureBegin(void* handle, int mode) {
-  Lock lock(sim::mutex);
-  Stream* stream = stream_of(handle);
-  if (stream->model) return fail(107027, "the stream is captured already");
-  auto* model = new Model{sim::next_model++, mode};
-  model->origin = stream;
-  model->thread = std::this_thread::get_id();
-  model->streams = {stream};
-  stream->model = model;
-  sim::capturing.insert(model);
-  sim::note("begin");
-  return 0;
-}
-
-SIM_API int aclmdlRICaptureGetInfo(void* handle, int* status, void** model) {
-  Lock lock(sim::mutex);
-  Model* found = stream_of(handle)->model;
-  *status = !found ? sim::kNone : found->invalid ? sim::kInvalidated : sim::kActive;
-  if (model) *model = found;
-  return 0;
-}
-
-SIM_API int aclmdlRICaptureEnd(void* handle, void** result) {
-  Lock lock(sim::mutex);
-  Stream* stream = stream_of(handle);
-  Model* model = stream->model;
-  if (!model) return fail(107029, "the stream is not captured");
-  if (model->origin != stream) return fail(107036, "the capture began on another stream");
-  for (Stream* member : model->streams) member->model = nullptr;
-  model->streams.clear();
-  sim::capturing.erase(model);
-  *result = model;
-  sim::note("end");
-  if (model->invalid) return fail(507903, "an illegal call invalidated the capture");
-  return 0;
-}
-
-SIM_API int aclmdlRIExecuteAsync(void* handle, void* stream) {
-  auto* model = static_cast<Model*>(handle);
-  return sim::launch(stream, "replay", [model] {
-    for (const auto& recorded : model->tasks) sim::run(recorded->task);
-  });
-}
-
-SIM_API int aclmdlRIExecute(void* model, int32_t) { return aclmdlRIExecuteAsync(model, nullptr); }
-
-SIM_API int aclmdlRIDestroy(void* model) {
-  Lock lock(sim::mutex);
-  sim::capturing.erase(static_cast<Model*>(model));
-  delete static_cast<Model*>(model);
-  return 0;
-}
-
-SIM_API int aclmdlRIGetId(void* model, uint32_t* id) {
-  *id = static_cast<Model*>(model)->id;
-  return 0;
-}
-
-SIM_API int aclmdlRICaptureThreadExchangeMode(int* mode) {
-  std::swap(sim::thread_mode, *mode);
-  return 0;
-}
-
-SIM_API int aclmdlRICaptureTaskGrpBegin(void* stream) {
-  Lock lock(sim::mutex);
-  stream_of(stream)->group = std::make_unique<Group>();
-  return 0;
-}
-
-SIM_API int aclmdlRICaptureTaskGrpEnd(void* stream, void** group) {
-  Lock lock(sim::mutex);
-  *group = stream_of(stream)->group.release();
-  return 0;
-}
-
-SIM_API int aclmdlRICaptureTaskUpdateBegin(void* stream, void* group) {
-  Lock lock(sim::mutex);
-  stream_of(stream)->updated = static_cast<Group*>(group);
-  stream_of(stream)->next_update = 0;
-  return 0;
-}
-
-SIM_API int aclmdlRICaptureTaskUpdateEnd(void* stream) {
-  Lock lock(sim::mutex);
-  stream_of(stream)->updated = nullptr;
-  return 0;
-}
-
-// torch_npu reads the file again as a list of trace events.
-SIM_API int aclmdlRIDebugJsonPrint(void* handle, const char* path, uint32_t) {
-  std::FILE* file = std::fopen(path, "w");
-  if (!file) return fail(sim::kParamInvalid, std::string("cannot write ") + path);
-  std::fprintf(file, "[");
-  int number = 0;
-  for (const auto& recorded : static_cast<Model*>(handle)->tasks) {
-    std::fprintf(file, "%s{\"name\": \"%s\", \"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"ts\": %d, \"dur\": 1}",
-                 number ? ", " : "", recorded->name.c_str(), number);
-    ++number;
-  }
-  std::fprintf(file, "]");
-  std::fclose(file);
   return 0;
 }

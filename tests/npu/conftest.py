@@ -1,4 +1,4 @@
-"""Tests that need the Ascend packages: on the simulated CANN, or on an NPU with ``ASCEND_SIM=0``."""
+"""Tests of the Ascend packages: on the simulated CANN, or on an NPU with ``ASCEND_SIM=0``."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE)]
 sys.path.append(str(HERE.parent))  # programs.py, ascend_sim
 
-import ascend_sim
+import ascend_sim  # noqa: E402 - found through the lines above
 
 ON_SIMULATOR = os.environ.get("ASCEND_SIM", "1") != "0"
 WHY_NOT = ascend_sim.why_not()

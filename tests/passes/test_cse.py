@@ -198,3 +198,20 @@ def test_many_equal_outputs_cost_a_bounded_look():
 
 def seeded():
     return torch.Generator().manual_seed(0)
+
+
+def test_sections_are_not_merged():
+    """A custom operator without a result may switch the stream: what follows runs elsewhere."""
+    with torch.library._scoped_library("xpu_graph_test_section", "FRAGMENT") as library:
+        library.define("switch(str name) -> ()")
+        library.impl("switch", lambda name: None, "CompositeExplicitAutograd")
+        torch.fx.node.has_side_effect(torch.ops.xpu_graph_test_section.switch.default)
+
+        def program(x):
+            merged = x.sin() + x.sin()
+            torch.ops.xpu_graph_test_section.switch("side")
+            return merged, x.sin()
+
+        run = after(program, torch.ones(3))
+        assert run.after["aten.sin.default"] == 2
+        assert run.applied == {"cse": 1}

@@ -4,7 +4,8 @@
 
 Two nodes are the same expression when target and arguments agree, literals by type and bit pattern
 (``1``, ``1.0`` and ``True`` differ, and so do ``0.0`` and ``-0.0``), and when no write to the
-memory of an argument lies between them.
+memory of an argument lies between them, and neither does a custom operator that returns nothing:
+it may switch the stream.
 
 Left alone: random operators, operators that write or have effects, uninitialised memory,
 higher-order and custom operators, and pairs that are both returned (they are two tensors).
@@ -90,7 +91,7 @@ def _key(node: fx.Node, unit: Unit) -> object | None:
         arguments = (_literal(node.args, unit, node), _literal(node.kwargs, unit, node))
     except TypeError:  # an argument of a kind that has no equality
         return None
-    return (node.target, arguments)
+    return (node.target, arguments, unit.rewriter.section(node))
 
 
 def _literal(value: Any, unit: Unit, reader: fx.Node) -> object:

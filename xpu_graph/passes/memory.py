@@ -6,6 +6,7 @@ here, because the number of a freed storage is given to the next one.
 
 from __future__ import annotations
 
+import bisect
 import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -39,6 +40,7 @@ class Memory:
             for written in effects.written_args(node):
                 for storage in self.storages(written):
                     self._writes.setdefault(storage, []).append(node)
+        self._boundaries = [node for node in graph.nodes if effects.opens_section(node)]
         for leaf, times in self.outputs.items():
             self._returns.update(dict.fromkeys(self.storages(leaf), times))
 
@@ -49,6 +51,10 @@ class Memory:
     def is_written(self, node: fx.Node) -> bool:
         """Whether anything in the graph writes to memory of the node's value."""
         return any(storage in self._writes for storage in self.storages(node))
+
+    def section(self, node: fx.Node) -> int:
+        """How many operators that open a section come before the node."""
+        return bisect.bisect_left(self._boundaries, node)
 
     def writes_before(self, node: fx.Node, argument: fx.Node) -> int:
         """How many writes to the argument's memory come before the node."""

@@ -82,6 +82,10 @@ class Rewriter:
         """How many writes to the argument's memory come before the node."""
         return self.memory.writes_before(node, argument)
 
+    def section(self, node: fx.Node) -> int:
+        """In which part of the graph the node lies; see ``effects.opens_section``."""
+        return self.memory.section(node)
+
     def is_returned(self, node: fx.Node) -> bool:
         """Whether memory of the node's value leaves the graph through an output."""
         return self.memory.is_returned(node)

@@ -57,7 +57,7 @@ class Recording(TorchDispatchMode):
         # A parameter can be given other memory later; a kernel keeps the address.
         args, kwargs = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, (args, kwargs))
         if func._schema.is_mutable:
-            self.graph.tasks.append(lambda: func(*args, **kwargs))
+            self.graph.tasks.append(unchecked(lambda: func(*args, **kwargs), args[0]))
             return args[0] if func._schema.returns else None
         outputs = func(*args, **kwargs)
         flat = [leaf for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
@@ -65,13 +65,22 @@ class Recording(TorchDispatchMode):
             poison(tensor)
 
         def task():
-            with torch.inference_mode(False), torch.no_grad():
-                for old, new in zip(flat, pytree.tree_leaves(func(*args, **kwargs)), strict=True):
-                    old.copy_(new)
+            for old, new in zip(flat, pytree.tree_leaves(func(*args, **kwargs)), strict=True):
+                old.copy_(new)
 
         if "empty" not in str(func):
-            self.graph.tasks.append(task)
+            self.graph.tasks.append(unchecked(task, flat[0]))
         return outputs
+
+
+def unchecked(task, written):
+    """A task that autograd does not look at, as it does not look at kernels that are replayed."""
+
+    def run():
+        with torch.inference_mode(written.is_inference()), torch.no_grad():
+            task()
+
+    return run
 
 
 def poison(tensor):

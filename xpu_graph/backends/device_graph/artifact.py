@@ -17,7 +17,8 @@ from xpu_graph.artifact import SerializableArtifact, SerializableGraphModule, ne
 from xpu_graph.backends.device_graph.device import graph_device
 from xpu_graph.backends.device_graph.memory import copy_of
 from xpu_graph.backends.device_graph.options import DeviceGraphOptions
-from xpu_graph.backends.device_graph.piece import CaptureLimitError, Counts, Piece, Place
+from xpu_graph.backends.device_graph.piece import CaptureLimitError, Counts, Piece
+from xpu_graph.backends.device_graph.place import Place
 from xpu_graph.backends.device_graph.plan import Plan
 from xpu_graph.backends.device_graph.steps import Part, cut
 from xpu_graph.environment import read_environment

@@ -14,9 +14,7 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
-from xpu_graph.fx import tensors_of
-
-aten = torch.ops.aten
+from xpu_graph.fx import aten, tensors_of
 
 _NAMESPACES = ("aten", "prims")
 _COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional", "_c10d_functional_autograd")

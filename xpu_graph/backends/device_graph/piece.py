@@ -18,15 +18,12 @@ from torch import fx
 from torch.utils import _pytree as pytree
 from typing_extensions import override
 
-from xpu_graph.backends.device_graph.device import (
-    CapturedGraph,
-    GraphDevice,
-    record,
-    shared_stream,
-)
+from xpu_graph.backends.device_graph.device import CapturedGraph, record
+from xpu_graph.backends.device_graph.input_facts import InputFacts
 from xpu_graph.backends.device_graph.memory import buffer_for, fill
 from xpu_graph.backends.device_graph.options import DeviceGraphOptions
-from xpu_graph.backends.device_graph.plan import Handling, InputFacts, Plan
+from xpu_graph.backends.device_graph.place import Place
+from xpu_graph.backends.device_graph.plan import Handling, Plan
 from xpu_graph.backends.device_graph.steps import Part
 from xpu_graph.errors import BackendError
 
@@ -52,32 +49,6 @@ class Counts:
 
 class CaptureLimitError(Exception):
     """A piece would need one key too many; never leaves the package."""
-
-
-class Place:
-    """Where captures are made: the device, its memory pool, and the stream that goes with it.
-
-    Args:
-        device: what captures.
-        index: of the device.
-        pool: a pool that graphs share; None: a pool of its own.
-    """
-
-    def __init__(self, device: GraphDevice, index: int | None, pool: Any = None) -> None:
-        self.device = device
-        self.index = index
-        self._shared = pool is not None
-        self.pool = pool
-        self.stream: Any = None
-        self.renew()
-
-    def renew(self) -> None:
-        """Take a new pool, since a failed capture can leave one unusable; not for a shared one."""
-        if self._shared:
-            self.stream = shared_stream(self.device, self.index, self.pool)
-        else:
-            self.pool = self.device.pool_handle()
-            self.stream = self.device.stream(self.index)
 
 
 @dataclass
@@ -234,12 +205,12 @@ class Piece:
 
     def _record(self, inputs: Sequence[Any]) -> _Capture:
         place = self._place
-        # An inference tensor may only be written to in inference mode. Where none is written,
-        # memory that outlives the call must be usable outside of it.
+        with torch.inference_mode(False):  # they are filled outside of it, too
+            buffers = {n: buffer_for(inputs[n]) for n, w in enumerate(self._ways) if w == _COPIED}
+        values = [buffers.get(position, value) for position, value in enumerate(inputs)]
+        # Only in inference mode may an inference tensor be written to.
         mode = any(inputs[position].is_inference() for position in self._written)
         with torch.inference_mode(mode), torch.no_grad():
-            buffers = {n: buffer_for(inputs[n]) for n, w in enumerate(self._ways) if w == _COPIED}
-            values = [buffers.get(position, value) for position, value in enumerate(inputs)]
             recorder = _Recorder(self._part.module)
             try:
                 graph, outputs = record(

@@ -20,9 +20,10 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 
+from xpu_graph.backends.device_graph.input_facts import InputFacts, facts_of
 from xpu_graph.backends.device_graph.structure import Structure, is_view, written_argument
 from xpu_graph.effects import is_deterministic, is_size_arithmetic, written_args
-from xpu_graph.fx import attribute, output_leaves, tensors_of
+from xpu_graph.fx import aten, attribute, output_leaves, tensors_of
 from xpu_graph.torch_compat import storage_id
 
 
@@ -60,34 +61,6 @@ class Step:
     inputs: list[int]
     handling: list[Handling]
     outputs: list[int]
-
-
-@dataclass(frozen=True)
-class InputFacts:
-    """What the graph was traced for, of one tensor input; None stands for a symbolic number."""
-
-    dtype: str
-    device: str
-    shape: list[int | None]
-    stride: list[int | None]
-
-    def difference(self, tensor: torch.Tensor) -> str | None:
-        """What of a tensor is not as it was traced; None for nothing."""
-        for name, have in (("dtype", str(tensor.dtype)), ("device", str(tensor.device))):
-            if have != getattr(self, name):
-                return f"{name} {have}, traced with {getattr(self, name)}"
-        have_shape = list(tensor.shape)
-        if len(have_shape) != len(self.shape) or _differ(have_shape, self.shape):
-            return f"shape {have_shape}, traced with {self.shape}"
-        matter = [n for n, size in enumerate(have_shape) if size > 1 and 0 not in have_shape]
-        strides = [tensor.stride(n) for n in matter]
-        if _differ(strides, [self.stride[n] for n in matter]):
-            return f"stride {list(tensor.stride())}, traced with {self.stride}"
-        return None
-
-
-def _differ(have: Sequence[int], wanted: Sequence[int | None]) -> bool:
-    return any(w is not None and h != w for h, w in zip(have, wanted, strict=True))
 
 
 @dataclass(frozen=True)
@@ -146,7 +119,7 @@ def make_plan(
     numbers = {node: number for number, node in enumerate(gm.graph.nodes)}
     inputs = list(gm.graph.find_nodes(op="placeholder"))
     facts = {
-        numbers[node]: _facts(tensor)
+        numbers[node]: facts_of(tensor)
         for node in inputs
         if isinstance(tensor := node.meta.get("val"), torch.Tensor)
         and tensor.layout == torch.strided
@@ -208,7 +181,7 @@ class _Planner:
             return True
         if not is_view(node):
             return False
-        if node.target is not torch.ops.aten.as_strided.default:
+        if node.target is not aten.as_strided.default:
             return True
         # It may reach beyond its base, into memory that a copy of the base would not have.
         owners = {self._made_by.get(storage) for storage in self._storages(node)}
@@ -340,15 +313,6 @@ def _is_size_query(node: fx.Node) -> bool:
 
 def _launches(node: fx.Node) -> bool:
     return isinstance(node.target, OpOverload) and not _is_size_query(node)
-
-
-def _facts(tensor: torch.Tensor) -> InputFacts:
-    def numbers(sizes: Sequence[Any]) -> list[int | None]:
-        return [size if isinstance(size, int) else None for size in sizes]
-
-    return InputFacts(
-        str(tensor.dtype), str(tensor.device), numbers(tensor.shape), numbers(tensor.stride())
-    )
 
 
 def _users_line(stack_trace: str | None) -> str | None:

@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from xpu_graph.backends.device_graph.device import CapturedGraph, graph_device, record
-from xpu_graph.backends.device_graph.piece import Place
+from xpu_graph.backends.device_graph.place import Place
 from xpu_graph.errors import BackendError
 from xpu_graph.target import Target
 

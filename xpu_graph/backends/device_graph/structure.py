@@ -10,17 +10,17 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Set
 
-import torch
 from torch import fx
 from torch._ops import OpOverload
 
+from xpu_graph.fx import aten
 from xpu_graph.torch_compat import may_be_a_copy
 
 
 def is_view(node: fx.Node) -> bool:
     """Whether the node always gives an alias of its first argument."""
     target = node.target
-    if target is torch.ops.aten._unsafe_view.default:  # an alias all the same, says its kernel
+    if target is aten._unsafe_view.default:  # an alias all the same, says its kernel
         return True
     if target is operator.getitem:
         source = node.args[0]

@@ -19,6 +19,7 @@ from torch import fx
 
 from xpu_graph.artifact import SerializableArtifact
 from xpu_graph.backends import inductor
+from xpu_graph.backends.device_graph import DeviceGraphOptions, device_graph_compiler
 from xpu_graph.backends.npu import identity, vendor
 from xpu_graph.backends.npu.artifact import NpuSerializableArtifact
 from xpu_graph.backends.npu.ge import ge_compiler, has_triton_kernel
@@ -118,8 +119,6 @@ def npu_compile(
     if plan.compiler == "inductor":
         return inductor_compiler(gm, fake_inputs, **plan.inductor)
     if plan.compiler == "device_graph":
-        from xpu_graph.backends.device_graph import DeviceGraphOptions, device_graph_compiler
-
         return device_graph_compiler(
             gm,
             fake_inputs,

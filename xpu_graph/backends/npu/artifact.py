@@ -35,6 +35,9 @@ class CallPlan:
         mode: the mode of compiler ``ge``.
         device: index of the NPU that the graph runs on.
         inputs: what the user's inputs have to look like; see ``call_checks``.
+        taken: positions of the vendor's inputs among all values; see ``vendor_graph``. What
+            follows speaks of the vendor's inputs.
+        copied: inputs that are not static and not written to.
         orders: inputs that are permuted first, and how.
         mutated: inputs that the graph writes to.
         folded: inputs made by the fold part, whose memory moves when they are folded again.
@@ -47,6 +50,8 @@ class CallPlan:
     mode: str
     device: int
     inputs: list[InputCheck]
+    taken: list[int]
+    copied: list[int]
     orders: dict[int, tuple[int, ...]]
     mutated: list[int]
     folded: list[int]
@@ -66,11 +71,12 @@ class NpuSerializableArtifact(SerializableArtifact):
         plan: what a call has to do.
         compiled: what the vendor made; None to make it of ``code``.
         code: gives the vendor's text of the graph, or raises NotCacheable.
+        before: computes further values of the inputs, on the host; None where there are none.
         eager: the graph that was compiled, to run operator by operator inside a capture of someone
             else's, where no graph can be captured or replayed.
-        outer: makes the graph's outputs out of its inputs and the vendor's outputs; None where
-            they are the same.
-        constants: the last inputs of the vendor's graph.
+        after: makes the graph's outputs out of all values and the vendor's outputs; None where
+            they are the vendor's outputs.
+        constants: tensors that the graph owned.
     """
 
     kind = "npu"
@@ -80,14 +86,17 @@ class NpuSerializableArtifact(SerializableArtifact):
         plan: CallPlan,
         compiled: Callable[..., Any] | None,
         code: Callable[[], str],
+        *,
+        before: SerializableArtifact | None,
         eager: SerializableArtifact,
-        outer: SerializableArtifact | None,
+        after: SerializableArtifact | None,
         constants: Sequence[torch.Tensor],
     ) -> None:
         self._plan = plan
         self._code = code
+        self._before = before
         self._eager = eager
-        self._outer = outer
+        self._after = after
         self._constants = list(constants)
         self._compiled = compiled
         self._device = torch.get_device_module("npu")
@@ -102,9 +111,13 @@ class NpuSerializableArtifact(SerializableArtifact):
     @override
     def boxed(self, args: list[Any]) -> Any:
         plan = self._plan
-        inputs = [*args, *self._constants]
+        values = [*args]
         args.clear()
-        self._checker.check(inputs)
+        self._checker.check(values)
+        if self._before is not None:
+            values += self._before.boxed([*values])
+        values += self._constants
+        inputs = [values[position] for position in plan.taken]
         for position, order in plan.orders.items():
             inputs[position] = inputs[position].permute(order)
         if self._device.current_device() != plan.device:
@@ -112,11 +125,7 @@ class NpuSerializableArtifact(SerializableArtifact):
                 results = self._run(inputs)
         else:
             results = self._run(inputs)
-        if self._outer is None:
-            return results
-        for position, order in plan.orders.items():
-            inputs[position] = inputs[position].permute(_inverse(order))
-        return self._outer.boxed([*inputs, *results])
+        return results if self._after is None else self._after.boxed([*values, *results])
 
     def _run(self, inputs: list[Any]) -> list[torch.Tensor]:
         if self._device.is_current_stream_capturing():
@@ -169,16 +178,17 @@ class NpuSerializableArtifact(SerializableArtifact):
 
     def _give_whole_storages(self, inputs: list[Any]) -> None:
         """The vendor takes a view for the tensor it captured if their storages begin alike."""
-        for check in self._plan.inputs:
-            value = inputs[check.position]
-            if value.storage_offset():
-                if check.position in self._plan.mutated:
-                    raise BackendError(
-                        f"clone_input=False: input {check.position} is written to and begins "
-                        f"{value.storage_offset()} elements into its storage, which the vendor "
-                        "mistakes for its beginning; use clone_input=True, or a tensor of its own"
-                    )
-                inputs[check.position] = value.clone(memory_format=torch.preserve_format)
+        for position in self._plan.mutated:
+            offset = inputs[position].storage_offset()
+            if offset:
+                raise BackendError(
+                    f"clone_input=False: input {self._plan.taken[position]} is written to and "
+                    f"begins {offset} elements into its storage, which the vendor mistakes for its "
+                    "beginning; use clone_input=True, or a tensor of its own"
+                )
+        for position in self._plan.copied:
+            if inputs[position].storage_offset():
+                inputs[position] = inputs[position].clone(memory_format=torch.preserve_format)
 
     def _snapshots(self, inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
         """Written inputs before a first call that runs the graph once more than it should."""
@@ -205,7 +215,8 @@ class NpuSerializableArtifact(SerializableArtifact):
             "call.json": json.dumps(plan).encode(),
             "constants.safetensors": encode_tensors(spans),
             **nest("eager", self._eager),
-            **(nest("outer", self._outer) if self._outer is not None else {}),
+            **(nest("before", self._before) if self._before is not None else {}),
+            **(nest("after", self._after) if self._after is not None else {}),
         }
 
     @override
@@ -225,10 +236,12 @@ class NpuSerializableArtifact(SerializableArtifact):
             call = CallPlan(**plan)
         except (LookupError, ValueError, TypeError, RuntimeError) as error:
             raise CacheError(f"the stored graph cannot be read: {error!r}") from error
-        outer = unnest("outer", members) if "outer.kind" in members else None
-        compiled = engines.load(code, call.mode)
-        return cls(call, compiled, lambda: code, unnest("eager", members), outer, constants)
-
-
-def _inverse(order: Sequence[int]) -> tuple[int, ...]:
-    return tuple(sorted(range(len(order)), key=order.__getitem__))
+        return cls(
+            call,
+            engines.load(code, call.mode),
+            lambda: code,
+            before=unnest("before", members) if "before.kind" in members else None,
+            eager=unnest("eager", members),
+            after=unnest("after", members) if "after.kind" in members else None,
+            constants=constants,
+        )

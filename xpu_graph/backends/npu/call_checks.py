@@ -55,14 +55,18 @@ def describe_inputs(values: Sequence[Any], unchecked: Collection[int]) -> list[I
             str(value.device),
             [_known(size) for size in value.shape],
             [_known(stride) for stride in value.stride()],
-            [
-                (dimension, places[size.node.expr])
-                for dimension, size in enumerate(value.shape)
-                if isinstance(size, torch.SymInt) and size.node.expr in places
-            ],
+            _sizes_that_are_inputs(value.shape, places),
         )
         for position, value in enumerate(values)
         if isinstance(value, torch.Tensor) and position not in unchecked
+    ]
+
+
+def _sizes_that_are_inputs(shape: Sequence[Any], places: dict[Any, int]) -> list[tuple[int, int]]:
+    return [
+        (dimension, places[size.node.expr])
+        for dimension, size in enumerate(shape)
+        if isinstance(size, torch.SymInt) and size.node.expr in places
     ]
 
 

@@ -39,13 +39,14 @@ def ge_compiler(
     captures = mode != MAX_AUTOTUNE
     clones = captures and plan.value("clone_input")
     frozen = bool(plan.value("frozen_parameter"))
-    graph = cut(gm, list(fake_inputs), permute=clones)
+    graph = cut(gm, permute=clones)
     if frozen and not captures:
         graph.static = {i: kind for i, kind in graph.static.items() if kind == "given"}
     nodes = placeholders(graph.inner.graph)
     own = {*graph.static, *graph.mutated}
-    copied = [node for i, node in enumerate(nodes) if clones and i not in own]
-    check_graph(graph.inner, mode, copied)
+    copied = [node for i, node in enumerate(nodes) if i not in own]
+    static = [graph.taken[i] for i in graph.static]
+    check_graph(graph.inner, mode, copied if clones else [])
     _check_mutation_limit(graph, plan)
     add_tensor_metadata(graph.inner)
     device = _device_of(graph)
@@ -55,7 +56,9 @@ def ge_compiler(
     call = CallPlan(
         mode=mode,
         device=device,
-        inputs=describe_inputs(list(fake_inputs), list(graph.static)),
+        inputs=describe_inputs(list(fake_inputs), static),
+        taken=graph.taken,
+        copied=[i for i, node in enumerate(nodes) if node in copied and tensors_of(node)],
         orders=graph.orders,
         mutated=graph.mutated,
         folded=[i for i, kind in graph.static.items() if kind == "folded"],
@@ -64,10 +67,20 @@ def ge_compiler(
         runs_twice=captures and plan.value("static_kernel_compile"),
         lines={n.name: line for n in graph.inner.graph.nodes if (line := user_line(n))},
     )
-    outer = SerializableGraphModule(graph.outer) if graph.outer is not None else None
-    eager = SerializableGraphModule(shallow_copy(graph.inner))
     code = _code_of(compiled, _why_not_kept(graph.inner, plan))
-    return NpuSerializableArtifact(call, compiled, code, eager, outer, graph.constants)
+    return NpuSerializableArtifact(
+        call,
+        compiled,
+        code,
+        before=_runnable(graph.before),
+        eager=SerializableGraphModule(shallow_copy(graph.inner)),
+        after=_runnable(graph.after),
+        constants=graph.constants,
+    )
+
+
+def _runnable(gm: fx.GraphModule | None) -> SerializableGraphModule | None:
+    return None if gm is None else SerializableGraphModule(gm)
 
 
 def has_triton_kernel(gm: fx.GraphModule) -> bool:

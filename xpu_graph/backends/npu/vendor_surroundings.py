@@ -20,7 +20,7 @@ from xpu_graph.fx import placeholders
 from xpu_graph.torch_compat import input_name
 
 _patch_lock = threading.Lock()
-_patched: set[str] = set()
+_patched: list[bool] = []
 
 
 def surroundings_of(plan: Plan) -> Surroundings:
@@ -44,21 +44,19 @@ def surroundings_of(plan: Plan) -> Surroundings:
 
 
 def _vendor_decompositions(plan: Plan) -> dict[Any, Callable[..., Any]]:
-    """The vendor's table; its patches of torch's tables are applied once a process."""
-    if plan.mode == NPUGRAPH_EX:
-        from npugraph_ex._utils import add_npu_patch, get_npu_default_decompositions
+    """The vendor's table; its patches of torch's own tables are applied once a process."""
+    import npugraph_ex._utils
+    import torchair._utils
 
-        config = vendor.npugraph_ex().CompilerConfig()
-    else:
-        from torchair._utils import add_npu_patch, get_npu_default_decompositions
-
-        config = vendor.torchair().CompilerConfig()
-    table: dict[Any, Callable[..., Any]] = dict(get_npu_default_decompositions())
     with _patch_lock:
-        package = add_npu_patch.__module__.partition(".")[0]
-        if package not in _patched:
-            add_npu_patch(table, config)
-            _patched.add(package)
+        if not _patched:
+            # torchair first: it does not look whether the other one has been there.
+            for package in (vendor.torchair(), vendor.npugraph_ex()):
+                utils = torchair._utils if package.__name__ == "torchair" else npugraph_ex._utils
+                utils.add_npu_patch({}, package.CompilerConfig())
+            _patched.append(True)
+    chosen = npugraph_ex._utils if plan.mode == NPUGRAPH_EX else torchair._utils
+    table: dict[Any, Callable[..., Any]] = dict(chosen.get_npu_default_decompositions())
     if plan.mode == MAX_AUTOTUNE:
         table.update(_without_converter())
     return table
