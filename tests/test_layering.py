@@ -14,6 +14,7 @@ LAYERS = [
     ["errors", "environment", "target", "config_checks", "config", "stage", "hooks"],
     [
         "torch_compat",
+        "identity",
         "container",
         "tensor_codec",
         "graph_codec",

@@ -144,6 +144,11 @@ def is_ordered(node: fx.Node) -> bool:
     return node.op in ("call_function", "call_module", "call_method") and not is_removable(node)
 
 
+def returns_nothing(target: torch._ops.OpOverload) -> bool:
+    """Whether an operator gives no value: its schema ends in ``-> ()`` or ``-> None``."""
+    return all(str(result.type) == "NoneType" for result in target._schema.returns)
+
+
 def opens_section(node: fx.Node) -> bool:
     """Whether a custom operator returns nothing: it may switch streams, or open or close a scope.
 
@@ -152,7 +157,7 @@ def opens_section(node: fx.Node) -> bool:
     target = node.target
     return (
         isinstance(target, torch._ops.OpOverload)
-        and not target._schema.returns
+        and returns_nothing(target)
         and target.namespace not in _TRUSTED_NAMESPACES
     )
 
@@ -181,7 +186,9 @@ def _is_impure(node: fx.Node) -> bool:
     known = _known_impure.get(target)
     if known is None:
         schema = target._schema
-        known = _draws(target) or schema.is_mutable or not schema.returns or bool(node.is_impure())
+        known = bool(
+            _draws(target) or schema.is_mutable or returns_nothing(target) or node.is_impure()
+        )
         if target.namespace in _TRUSTED_NAMESPACES:  # an effect may be registered for others later
             _known_impure[target] = known
     return known

@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import pathlib
 import sys
 from collections.abc import Iterator
 
-from ascend_sim.build import EMPTY, MAIN, build, why_not
+from ascend_sim.build import EMPTY, MAIN, build, missing, why_not
 
-__all__ = ["build", "command", "failing", "load", "trace", "why_not"]
+__all__ = ["build", "command", "failing", "load", "missing", "trace", "why_not"]
 
 _library: ctypes.CDLL | None = None
 
@@ -52,8 +53,11 @@ def load() -> None:
 
 
 def command(*arguments: str) -> list[str]:
-    """The command that runs Python on the simulator: ``command("script.py", "--option")``."""
-    return [sys.executable, "-m", "ascend_sim", *arguments]
+    """The command that runs Python on the simulator: ``command("script.py", "--option")``.
+
+    It needs nothing of the environment, in which this package need not be importable.
+    """
+    return [sys.executable, str(pathlib.Path(__file__).parent), *arguments]
 
 
 @contextlib.contextmanager

@@ -1,4 +1,7 @@
-"""Run a program on the simulated CANN: ``python -m ascend_sim script.py``, ``-m module``, ``-c``."""
+"""Run a program on the simulated CANN: ``python tests/ascend_sim script.py``.
+
+``-m module`` and ``-c text`` are taken as Python takes them; ``python -m ascend_sim`` does the same where the package can be imported.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ def main() -> None:
     arguments = sys.argv[1:]
     if not arguments:
         sys.exit(__doc__)
+    if not __package__:  # run as a directory, which is then the first place of imports
+        sys.path[0] = str(pathlib.Path.cwd())
+        sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
     import ascend_sim
 
     ascend_sim.load()

@@ -21,8 +21,6 @@ using at::Scalar;
 using at::Tensor;
 using OptScalar = std::optional<at::Scalar>;
 using Ints = std::vector<int64_t>;
-using OptInts = std::optional<Ints>;
-using Bools = std::vector<bool>;
 using Tensors = std::vector<at::Tensor>;
 using Scalars = std::vector<at::Scalar>;
 using Int = int64_t;
@@ -30,7 +28,6 @@ using Bool = bool;
 using Double = double;
 using Float = float;
 using Byte = int8_t;           // the precision of a matrix product, mostly
-using Small = int32_t;
 using Text = std::string;
 struct Type {                  // a data type
   std::optional<at::ScalarType> type;
@@ -45,8 +42,6 @@ using ABI_Scalar = void*;
 using ABI_Tensor = void*;
 using ABI_OptScalar = void*;
 using ABI_Ints = void*;
-using ABI_OptInts = void*;
-using ABI_Bools = void*;
 using ABI_Tensors = void*;
 using ABI_Scalars = void*;
 using ABI_Int = int64_t;
@@ -54,7 +49,6 @@ using ABI_Bool = bool;
 using ABI_Double = double;
 using ABI_Float = float;
 using ABI_Byte = int8_t;
-using ABI_Small = int32_t;
 using ABI_Text = const char*;
 using ABI_Type = int32_t;
 using ABI_Grown = void*;
@@ -64,8 +58,6 @@ void read(void* handle, Tensor& value);
 void read(void* handle, Scalar& value);
 void read(void* handle, OptScalar& value);
 void read(void* handle, Ints& value);
-void read(void* handle, OptInts& value);
-void read(void* handle, Bools& value);
 void read(void* handle, Tensors& value);
 void read(void* handle, Scalars& value);
 void read(void* handle, Grown& value);
@@ -74,11 +66,10 @@ inline void read(bool passed, Bool& value) { value = passed; }
 inline void read(double passed, Double& value) { value = passed; }
 inline void read(float passed, Float& value) { value = passed; }
 inline void read(int8_t passed, Byte& value) { value = passed; }
-inline void read(int32_t passed, Small& value) { value = passed; }
 inline void read(const char* passed, Text& value) { value = passed ? passed : ""; }
 void read(int32_t passed, Type& value);
 
-// A word for an error text: "float16[2, 3]" for a tensor, the value otherwise.
+// A word for an error text: "Half[2, 3]" for a tensor, the value otherwise.
 std::string describe(const Tensor& value);
 std::string describe(const Scalar& value);
 std::string describe(const Ints& value);
@@ -92,7 +83,6 @@ template <class Other>
 std::string describe(const std::optional<Other>& value) {
   return value ? describe(*value) : "none";
 }
-inline std::string describe(const Bools&) { return "bools"; }
 inline std::string describe(const Scalars&) { return "scalars"; }
 inline std::string describe(const Type& value) {
   return value.type ? c10::toString(*value.type) : "none";
@@ -186,8 +176,6 @@ inline std::optional<Tensor> opt(const Tensor& value) {
 #define SIM_NAME_Tensor
 #define SIM_NAME_OptScalar
 #define SIM_NAME_Ints
-#define SIM_NAME_OptInts
-#define SIM_NAME_Bools
 #define SIM_NAME_Tensors
 #define SIM_NAME_Scalars
 #define SIM_NAME_Int
@@ -195,7 +183,6 @@ inline std::optional<Tensor> opt(const Tensor& value) {
 #define SIM_NAME_Double
 #define SIM_NAME_Float
 #define SIM_NAME_Byte
-#define SIM_NAME_Small
 #define SIM_NAME_Text
 #define SIM_NAME_Type
 #define SIM_NAME_Grown

@@ -1,8 +1,8 @@
 // Attention of one batch entry, for training and for inference. Everything is float32.
 //
-// A mask is true where a key is hidden. Sparse modes: 0 the mask as it is, 1 the whole mask, 2 causal
-// from the upper left, 3 causal from the lower right (the mask given is a fixed compressed one and is
-// not read), 4 a band of the tokens before and after, counted from the lower right.
+// A mask is true where a key is hidden. Sparse modes: 0 the mask as it is, 1 the whole mask,
+// 2 causal from the upper left, 3 causal from the lower right, 4 a band of the tokens before and
+// after, counted from the lower right. From 2 on the mask given is a fixed one and is not read.
 #pragma once
 
 #include "aclnn.h"

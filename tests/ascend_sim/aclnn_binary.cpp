@@ -161,5 +161,7 @@ ACLNN(InplaceMaskedFillScalar, Tensor x, Tensor mask, Scalar value) {
 ACLNN(InplaceMaskedFillTensor, Tensor x, Tensor mask, Tensor value) {
   x.masked_fill_(mask.to(at::kBool), value.reshape({}).to(x.scalar_type()));
 }
-ACLNN(Complex, Tensor real, Tensor imaginary, Tensor out) { put(out, at::complex(real, imaginary)); }
+ACLNN(Complex, Tensor real, Tensor imaginary, Tensor out) {
+  put(out, at::complex(real, imaginary));
+}
 ACLNN(Polar, Tensor length, Tensor angle, Tensor out) { put(out, at::polar(length, angle)); }

@@ -43,13 +43,10 @@ FOREACH_UNARY(Sqrt, at::sqrt)
 FOREACH_UNARY(Tan, at::tan)
 FOREACH_UNARY(Tanh, at::tanh)
 
-// The second operand: a list, a tensor with one number, a number, or a number a member.
+// The second operand: a list, a number, or a number a member.
 #define FOREACH_BINARY(NAME, FUNCTION)                                                 \
   ACLNN(Foreach##NAME##List, Tensors x, Tensors y, Tensors outs) {                     \
     each(outs, [&](size_t i) { return FUNCTION(x[i], y[i]); });                        \
-  }                                                                                    \
-  ACLNN(Foreach##NAME##Scalar, Tensors x, Tensor y, Tensors outs) {                    \
-    each(outs, [&](size_t i) { return FUNCTION(x[i], y.item()); });                    \
   }                                                                                    \
   ACLNN(Foreach##NAME##ScalarV2, Tensors x, Scalar y, Tensors outs) {                  \
     each(outs, [&](size_t i) { return FUNCTION(x[i], y); });                           \
@@ -73,14 +70,8 @@ ACLNN(ForeachPowScalarAndTensor, Scalar x, Tensors y, Tensors outs) {
 }
 
 #define FOREACH_SUM(NAME, FUNCTION)                                                    \
-  ACLNN(Foreach##NAME##List, Tensors x, Tensors y, Tensor alpha, Tensors outs) {       \
-    each(outs, [&](size_t i) { return FUNCTION(x[i], y[i], alpha.item()); });          \
-  }                                                                                    \
   ACLNN(Foreach##NAME##ListV2, Tensors x, Tensors y, Scalar alpha, Tensors outs) {     \
     each(outs, [&](size_t i) { return FUNCTION(x[i], y[i], alpha); });                 \
-  }                                                                                    \
-  ACLNN(Foreach##NAME##Scalar, Tensors x, Tensor y, Tensors outs) {                    \
-    each(outs, [&](size_t i) { return FUNCTION(x[i], y.item(), 1); });                 \
   }                                                                                    \
   ACLNN(Foreach##NAME##ScalarV2, Tensors x, Scalar y, Tensors outs) {                  \
     each(outs, [&](size_t i) { return FUNCTION(x[i], y, 1); });                        \
@@ -91,19 +82,16 @@ ACLNN(ForeachPowScalarAndTensor, Scalar x, Tensors y, Tensors outs) {
 FOREACH_SUM(Add, at::add)
 FOREACH_SUM(Sub, at::sub)
 
-#define FOREACH_TERNARY(NAME, FUNCTION)                                                       \
-  ACLNN(Foreach##NAME##Scalar, Tensors x, Tensors a, Tensors b, Tensor value, Tensors outs) { \
-    each(outs, [&](size_t i) { return FUNCTION(x[i], a[i], b[i], value.item()); });           \
-  }                                                                                           \
-  ACLNN(Foreach##NAME##ScalarV2, Tensors x, Tensors a, Tensors b, Scalar value,               \
-        Tensors outs) {                                                                       \
-    each(outs, [&](size_t i) { return FUNCTION(x[i], a[i], b[i], value); });                  \
-  }                                                                                           \
-  ACLNN(Foreach##NAME##ScalarList, Tensors x, Tensors a, Tensors b, Tensor values,            \
-        Tensors outs) {                                                                       \
-    each(outs, [&](size_t i) {                                                                \
-      return FUNCTION(x[i], a[i], b[i], values[static_cast<int64_t>(i)].item());              \
-    });                                                                                       \
+// The factors are one number, or a tensor with a number a member.
+#define FOREACH_TERNARY(NAME, FUNCTION)                                                          \
+  ACLNN(Foreach##NAME##ScalarV2, Tensors x, Tensors a, Tensors b, Scalar value, Tensors outs) {  \
+    each(outs, [&](size_t i) { return FUNCTION(x[i], a[i], b[i], value); });                     \
+  }                                                                                              \
+  ACLNN(Foreach##NAME##ScalarList, Tensors x, Tensors a, Tensors b, Tensor values,               \
+        Tensors outs) {                                                                          \
+    each(outs, [&](size_t i) {                                                                   \
+      return FUNCTION(x[i], a[i], b[i], values[static_cast<int64_t>(i)].item());                 \
+    });                                                                                          \
   }
 FOREACH_TERNARY(Addcmul, at::addcmul)
 FOREACH_TERNARY(Addcdiv, at::addcdiv)
@@ -116,4 +104,20 @@ ACLNN(ForeachLerpScalar, Tensors x, Tensors end, Scalar weight, Tensors outs) {
 }
 ACLNN(ForeachNorm, Tensors x, Scalar p, Tensors outs) {
   each(outs, [&](size_t i) { return at::linalg_vector_norm(x[i], p); });
+}
+
+// Modes: 1 to the nearest, 2 down, 3 up, 5 towards zero, 7 the fraction.
+static Tensor rounded(const Tensor& x, int64_t mode) {
+  switch (mode) {
+    case 1: return at::round(x);
+    case 2: return at::floor(x);
+    case 3: return at::ceil(x);
+    case 5: return at::trunc(x);
+    case 7: return at::frac(x);
+  }
+  TORCH_CHECK(false, "mode ", mode, " of rounding is not simulated");
+}
+
+ACLNN(ForeachRoundOffNumberV2, Tensors x, Scalar mode, Tensors outs) {
+  each(outs, [&](size_t i) { return rounded(x[i], mode.toLong()); });
 }

@@ -27,9 +27,6 @@ ACLNN(IndexSelect, Tensor x, Int dim, Tensor index, Tensor out) {
 ACLNN(Gather, Tensor x, Int dim, Tensor index, Tensor out) {
   put(out, at::gather(x, dim, index.to(at::kLong)));
 }
-ACLNN(GatherV3, Tensor x, Int dim, Tensor index, Int batch, Int mode, Tensor out) {
-  put(out, at::index_select(x, dim, index.reshape(-1)).reshape(out.sizes()));
-}
 ACLNN(Take, Tensor x, Tensor index, Tensor out) { put(out, at::take(x, index.to(at::kLong))); }
 ACLNN(Embedding, Tensor weight, Tensor index, Tensor out) {
   put(out, at::embedding(weight, index));
@@ -64,10 +61,6 @@ ACLNN(IndexPutImpl, Tensor x, Tensors indices, Tensor values, Bool accumulate, B
 ACLNN(IndexAdd, Tensor x, Int dim, Tensor index, Tensor source, Scalar alpha, Tensor out) {
   put(out, at::index_add(x, dim, index, source, alpha));
 }
-ACLNN(IndexAddV2, Tensor x, Int dim, Tensor index, Tensor source, Scalar alpha, Int mode,
-      Tensor out) {
-  put(out, at::index_add(x, dim, index, source, alpha));
-}
 ACLNN(IndexCopy, Tensor x, Int dim, Tensor index, Tensor source, Tensor out) {
   put(out, at::index_copy(x, dim, index.to(at::kLong), source));
 }
@@ -80,12 +73,6 @@ ACLNN(IndexFill, Tensor x, Int dim, Tensor index, Scalar value, Tensor out) {
 ACLNN(InplaceIndexFill, Tensor x, Int dim, Tensor index, Scalar value) {
   x.index_fill_(dim, index.to(at::kLong), value);
 }
-ACLNN(IndexFillTensor, Tensor x, Int dim, Ints index, Scalar value, Tensor out) {
-  put(out, at::index_fill(x, dim, at::tensor(index, at::kLong), value));
-}
-ACLNN(InplaceIndexFillTensor, Tensor x, Int dim, Ints index, Scalar value) {
-  x.index_fill_(dim, at::tensor(index, at::kLong), value);
-}
 
 // Reductions of a scatter: 0 none, 1 sum, 2 product.
 template <class Source>
@@ -94,12 +81,6 @@ static Tensor scattered(const Tensor& x, int64_t dim, const Tensor& index, const
   auto places = index.to(at::kLong);
   if (reduction == 0) return at::scatter(x, dim, places, source);
   return at::scatter(x, dim, places, source, reduction == 1 ? "add" : "multiply");
-}
-
-static Tensor scatter_reduced(const Tensor& x, int64_t dim, const Tensor& index,
-                              const Tensor& source, int64_t reduction, bool with_self) {
-  static constexpr const char* kNames[] = {"sum", "prod", "mean", "amax", "amin"};
-  return at::scatter_reduce(x, dim, index.to(at::kLong), source, kNames[reduction], with_self);
 }
 
 ACLNN(Scatter, Tensor x, Int dim, Tensor index, Tensor source, Int reduction, Tensor out) {
@@ -117,14 +98,6 @@ ACLNN(InplaceScatterValue, Tensor x, Int dim, Tensor index, Scalar value, Int re
 ACLNN(ScatterAdd, Tensor x, Int dim, Tensor index, Tensor source, Tensor out) {
   put(out, at::scatter_add(x, dim, index.to(at::kLong), source));
 }
-ACLNN(ScatterReduce, Tensor x, Int dim, Tensor index, Tensor source, Int reduction, Bool with_self,
-      Tensor out) {
-  put(out, scatter_reduced(x, dim, index, source, reduction, with_self));
-}
-ACLNN(InplaceScatterReduce, Tensor x, Int dim, Tensor index, Tensor source, Int reduction,
-      Bool with_self) {
-  put(x, scatter_reduced(x, dim, index, source, reduction, with_self));
-}
 ACLNN(ScatterNdUpdate, Tensor x, Tensor indices, Tensor updates) {
   c10::List<std::optional<Tensor>> columns;
   for (const auto& column : indices.to(at::kLong).unbind(-1)) columns.push_back(column);
@@ -132,13 +105,11 @@ ACLNN(ScatterNdUpdate, Tensor x, Tensor indices, Tensor updates) {
 }
 // Each batch of the updates goes to where its index says, along a dimension.
 ACLNN(InplaceScatterUpdate, Tensor x, Tensor indices, Tensor updates, Int dim) {
-  auto starts = indices.to(at::kLong);
+  auto along = (dim < 0 ? dim + x.dim() : dim) - 1;
+  auto starts = indices.reshape({updates.size(0), -1}).select(1, 0).to(at::kLong);
   for (int64_t batch = 0; batch < updates.size(0); ++batch) {
-    auto along = dim < 0 ? dim + x.dim() - 1 : dim - 1;
-    auto place = indices.dim() == 1 ? starts[batch] : starts[batch][0];
     auto length = updates[batch].size(along);
-    x[indices.dim() == 1 ? batch : batch].narrow(along, place.item<int64_t>(), length)
-        .copy_(updates[batch]);
+    x[batch].narrow(along, starts[batch].item<int64_t>(), length).copy_(updates[batch]);
   }
 }
 ACLNN(InplaceMaskedScatter, Tensor x, Tensor mask, Tensor source) {
@@ -152,10 +123,6 @@ ACLNN(InplacePut, Tensor x, Tensor index, Tensor source, Bool accumulate) {
 
 ACLNN(Cat, Tensors parts, Int dim, Tensor out) { put(out, at::cat(parts, dim)); }
 ACLNN(Stack, Tensors parts, Int dim, Tensor out) { put(out, at::stack(parts, dim)); }
-ACLNN(SplitWithSize, Tensor x, Ints sizes, Int dim, Tensors outs) {
-  auto parts = at::split_with_sizes(x, sizes, dim);
-  for (size_t index = 0; index < parts.size(); ++index) put(outs[index], parts[index]);
-}
 ACLNN(Repeat, Tensor x, Ints times, Tensor out) { put(out, x.repeat(times)); }
 ACLNN(RepeatInterleave, Tensor x, Tensor times, Int size, Tensor out) {
   put(out, at::repeat_interleave(x, times));
@@ -178,16 +145,17 @@ ACLNN(Triu, Tensor x, Int diagonal, Tensor out) { put(out, at::triu(x, diagonal)
 ACLNN(Tril, Tensor x, Int diagonal, Tensor out) { put(out, at::tril(x, diagonal)); }
 ACLNN(InplaceTriu, Tensor x, Int diagonal) { put(x, at::triu(x, diagonal)); }
 ACLNN(InplaceTril, Tensor x, Int diagonal) { put(x, at::tril(x, diagonal)); }
-ACLNN(ChannelShuffle, Tensor x, Int groups, Tensor out) { put(out, at::channel_shuffle(x, groups)); }
+ACLNN(ChannelShuffle, Tensor x, Int groups, Tensor out) {
+  put(out, at::channel_shuffle(x, groups));
+}
 ACLNN(Im2col, Tensor x, Ints kernel, Ints dilation, Ints padding, Ints stride, Tensor out) {
   put(out, at::im2col(x, kernel, dilation, padding, stride));
 }
-ACLNN(StridedSlice, Tensor x, Ints begin, Ints end, Ints step, Tensor out) {
-  Tensor part = x;
-  for (size_t dim = 0; dim < begin.size(); ++dim) {
-    part = part.slice(static_cast<int64_t>(dim), begin[dim], end[dim], step[dim]);
-  }
-  put(out, part);
+
+// The inverse of Im2col: overlapping values are added.
+ACLNN(Im2colBackward, Tensor x, Ints size, Ints kernel, Ints dilation, Ints padding, Ints stride,
+      Tensor out) {
+  put(out, at::col2im(x, size, kernel, dilation, padding, stride));
 }
 
 // --- by rule ----------------------------------------------------------------------------------

@@ -126,9 +126,6 @@ void refuse_quantised(std::initializer_list<Tensor> scales) {
 // The preprocessor must see the parameters one by one, so the lists are expanded first.
 #define ACLNN_EXPANDED(NAME, ...) ACLNN(NAME, __VA_ARGS__)
 
-ACLNN_EXPANDED(FusedInferAttentionScoreV2, INFER_BEGIN, INFER_MIDDLE, Tensor out, Tensor lse) {
-  INFER_BODY({}, {}, {})
-}
 ACLNN_EXPANDED(FusedInferAttentionScoreV3, INFER_BEGIN, Tensor q_rope, Tensor k_rope,
                Tensor rope_scale, INFER_MIDDLE, Tensor out, Tensor lse) {
   INFER_BODY(q_rope, k_rope, {})

@@ -31,6 +31,10 @@ ACLNN(Addr, Tensor c, Tensor x, Tensor y, Scalar beta, Scalar alpha, Tensor out)
 ACLNN(InplaceAddr, Tensor c, Tensor x, Tensor y, Scalar beta, Scalar alpha) {
   put(c, at::addr(c, x, y, beta, alpha));
 }
+ACLNN(Inverse, Tensor x, Tensor out) { put(out, at::inverse(x)); }
+ACLNN(LinalgCross, Tensor x, Tensor y, Int dim, Tensor out) {
+  put(out, at::linalg_cross(x, y, dim));
+}
 
 // --- convolutions -----------------------------------------------------------------------------
 

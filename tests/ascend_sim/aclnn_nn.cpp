@@ -26,13 +26,6 @@ ACLNN(AdaptiveMaxPool2d, Tensor x, Ints size, Tensor out, Tensor indices) {
   put(out, values);
   put(indices, places);
 }
-ACLNN(MaxPool2dWithIndices, Tensor x, Ints kernel, Ints stride, Ints padding, Ints dilation,
-      Bool ceil, Tensor out, Tensor indices) {
-  auto [values, places] =
-      at::max_pool2d_with_indices(widened(x), kernel, stride, padding, dilation, ceil);
-  put(out, values);
-  put(indices, places);
-}
 // The mask serves the backward pass of the device's own kernel; it is zero here.
 ACLNN(MaxPool2dWithMask, Tensor x, Ints kernel, Ints stride, Ints padding, Ints dilation,
       Bool ceil, Tensor out, Tensor mask) {
@@ -42,6 +35,14 @@ ACLNN(MaxPool2dWithMask, Tensor x, Ints kernel, Ints stride, Ints padding, Ints 
   mask.zero_();
 }
 
+ACLNN(MaxPool3dWithArgmax, Tensor x, Ints kernel, Ints stride, Ints padding, Ints dilation,
+      Bool ceil, Tensor out, Tensor indices) {
+  auto [values, places] =
+      at::max_pool3d_with_indices(widened(x), kernel, stride, padding, dilation, ceil);
+  put(out, values);
+  put(indices, places);
+}
+
 ACLNN(ConstantPadNd, Tensor x, Ints padding, Scalar value, Tensor out) {
   put(out, at::constant_pad_nd(x, padding, value));
 }
@@ -49,8 +50,10 @@ ACLNN(ConstantPadNd, Tensor x, Ints padding, Scalar value, Tensor out) {
   ACLNN(NAME, Tensor x, Ints padding, Tensor out) { put(out, FUNCTION(x, padding)); }
 PAD(ReflectionPad1d, at::reflection_pad1d)
 PAD(ReflectionPad2d, at::reflection_pad2d)
+PAD(ReflectionPad3d, at::reflection_pad3d)
 PAD(ReplicationPad1d, at::replication_pad1d)
 PAD(ReplicationPad2d, at::replication_pad2d)
+PAD(ReplicationPad3d, at::replication_pad3d)
 
 static std::optional<double> factor(double scale) {
   return scale > 0 ? std::optional<double>(scale) : std::nullopt;
@@ -59,15 +62,32 @@ static std::optional<double> factor(double scale) {
 ACLNN(UpsampleNearest1d, Tensor x, Ints size, Tensor out) {
   put(out, at::upsample_nearest1d(widened(x), size));
 }
-ACLNN(UpsampleNearest2d, Tensor x, Ints size, Tensor out) {
-  put(out, at::upsample_nearest2d(widened(x), size));
-}
 ACLNN(UpsampleNearest2dV2, Tensor x, Ints size, Float rows, Float columns, Tensor out) {
   put(out, at::upsample_nearest2d(widened(x), size, factor(rows), factor(columns)));
 }
 ACLNN(UpsampleBilinear2d, Tensor x, Ints size, Bool aligned, Double rows, Double columns,
       Tensor out) {
   put(out, at::upsample_bilinear2d(widened(x), size, aligned, factor(rows), factor(columns)));
+}
+
+ACLNN(UpsampleBicubic2d, Tensor x, Ints size, Bool aligned, Double rows, Double columns,
+      Tensor out) {
+  put(out, at::upsample_bicubic2d(widened(x), size, aligned, factor(rows), factor(columns)));
+}
+ACLNN(UpsampleLinear1d, Tensor x, Ints size, Bool aligned, Double scale, Tensor out) {
+  put(out, at::upsample_linear1d(widened(x), size, aligned, factor(scale)));
+}
+ACLNN(UpsampleTrilinear3d, Tensor x, Ints size, Bool aligned, Double planes, Double rows,
+      Double columns, Tensor out) {
+  put(out, at::upsample_trilinear3d(widened(x), size, aligned, factor(planes), factor(rows),
+                                    factor(columns)));
+}
+ACLNN(GridSampler2D, Tensor x, Tensor grid, Int interpolation, Int padding, Bool aligned,
+      Tensor out) {
+  put(out, at::grid_sampler_2d(widened(x), widened(grid), interpolation, padding, aligned));
+}
+ACLNN(AffineGrid, Tensor theta, Ints size, Bool aligned, Tensor out) {
+  put(out, at::affine_grid_generator(widened(theta), size, aligned));
 }
 
 // --- losses; reduction: 0 none, 1 mean, 2 sum -------------------------------------------------
@@ -80,6 +100,9 @@ ACLNN(L1Loss, Tensor x, Tensor target, Int reduction, Tensor out) {
 }
 ACLNN(SmoothL1Loss, Tensor x, Tensor target, Int reduction, Float beta, Tensor out) {
   put(out, at::smooth_l1_loss(widened(x), widened(target), reduction, beta));
+}
+ACLNN(SoftMarginLoss, Tensor x, Tensor target, Int reduction, Tensor out) {
+  put(out, at::soft_margin_loss(widened(x), widened(target), reduction));
 }
 ACLNN(KlDiv, Tensor x, Tensor target, Int reduction, Bool log_target, Tensor out) {
   put(out, at::kl_div(widened(x), widened(target), reduction, log_target));

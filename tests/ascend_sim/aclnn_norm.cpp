@@ -16,10 +16,6 @@ ACLNN(LayerNorm, Tensor x, Ints shape, Tensor weight, Tensor bias, Double eps, T
   put(mean, m);
   put(rstd, r);
 }
-ACLNN(FastLayerNorm, Tensor x, Ints shape, Tensor weight, Tensor bias, Double eps, Tensor out,
-      Tensor mean, Tensor rstd) {
-  LayerNorm_body(x, shape, weight, bias, eps, out, mean, rstd);
-}
 ACLNN(AddLayerNorm, Tensor x, Tensor y, Tensor weight, Tensor bias, Tensor added, Double eps,
       Bool with_sum, Tensor out, Tensor mean, Tensor rstd, Tensor sum) {
   auto total = widened(x) + widened(y);
@@ -86,4 +82,11 @@ ACLNN(BatchNorm, Tensor x, Tensor weight, Tensor bias, Tensor running_mean, Tens
   // A half type was widened to a copy; float32 statistics are the running ones themselves.
   if (running_mean.defined()) running_mean.copy_(kept_mean);
   if (running_var.defined()) running_var.copy_(kept_var);
+}
+
+ACLNN(Renorm, Tensor x, Scalar p, Int dim, Scalar limit, Tensor out) {
+  put(out, at::renorm(x, p, dim, limit));
+}
+ACLNN(InplaceRenorm, Tensor x, Scalar p, Int dim, Scalar limit) {
+  put(x, at::renorm(x, p, dim, limit));
 }

@@ -13,7 +13,9 @@ namespace sim::aclnn {
 
 namespace {
 
-using Object = std::variant<Tensor, Scalar, Ints, Bools, std::vector<float>, Tensors, Scalars>;
+using Bools = std::vector<bool>;
+using Floats = std::vector<float>;
+using Object = std::variant<Tensor, Scalar, Ints, Bools, Floats, Tensors, Scalars>;
 constexpr const char* kKinds[] = {"a tensor",         "a scalar",        "an array of integers",
                                   "an array of bools", "an array of floats", "a list of tensors",
                                   "a list of scalars"};
@@ -89,10 +91,6 @@ void read(void* handle, OptScalar& value) {
   if (handle) value = get<Scalar>(handle);
 }
 void read(void* handle, Ints& value) { read_optional(handle, value); }
-void read(void* handle, OptInts& value) {
-  if (handle) value = get<Ints>(handle);
-}
-void read(void* handle, Bools& value) { read_optional(handle, value); }
 void read(void* handle, Tensors& value) { read_optional(handle, value); }
 void read(void* handle, Scalars& value) { read_optional(handle, value); }
 void read(void* handle, Grown& value) { value = {get<Tensor>(handle), handle}; }
@@ -162,7 +160,8 @@ at::ScalarType wide(at::ScalarType type) {
 }
 
 at::Generator generator(int64_t seed, int64_t offset) {
-  uint64_t mixed = static_cast<uint64_t>(seed) * 0x9E3779B97F4A7C15ull + static_cast<uint64_t>(offset);
+  uint64_t mixed = static_cast<uint64_t>(seed) * 0x9E3779B97F4A7C15ull;
+  mixed += static_cast<uint64_t>(offset);
   return at::detail::createCPUGenerator(mixed);
 }
 
@@ -205,7 +204,7 @@ SIM_API void* aclCreateBoolArray(const bool* values, uint64_t count) {
 }
 
 SIM_API void* aclCreateFloatArray(const float* values, uint64_t count) {
-  return aclnn::add(std::vector<float>(values, values + count));
+  return aclnn::add(aclnn::Floats(values, values + count));
 }
 
 SIM_API void* aclCreateTensorList(void* const* members, uint64_t count) {

@@ -74,17 +74,8 @@ ACLNN(MultinomialTensor, Tensor x, Int count, Bool again, Tensor seed, Tensor of
 ACLNN(Randperm, Int count, Int seed, Int offset, Tensor out) {
   put(out, at::randperm(count, generator(seed, offset), at::kLong));
 }
-ACLNN(SimThreadExponential, Tensor x, Int count, Float lambda, Int seed, Int offset) {
-  auto uniform = uniform_like(x, 0, 1, generator(seed, offset));
-  put(x, at::log1p(-uniform) / -lambda);
-}
-ACLNN(StatelessExponentialTensor, Tensor x, Float lambda, Tensor seed, Tensor offset,
-      Int within) {
-  auto uniform = uniform_like(x, 0, 1, generator(seed, offset, within));
-  put(x, at::log1p(-uniform) / -lambda);
-}
 
-// --- dropout: a bit a element, one where the element is kept ----------------------------------
+// --- dropout: a bit for each element, one where it is kept ----------------------------------
 
 static void pack_bits(const Tensor& kept, const Tensor& out) {
   out.zero_();
@@ -101,9 +92,6 @@ static void dropout_mask(const Ints& shape, double probability, at::Generator so
   pack_bits(drawn.ge(probability), out);
 }
 
-ACLNN(DropoutGenMask, Ints shape, Double probability, Int seed, Int offset, Tensor out) {
-  dropout_mask(shape, probability, generator(seed, offset), out);
-}
 ACLNN(DropoutGenMaskV2, Ints shape, Double probability, Int seed, Int offset, Type type,
       Tensor out) {
   dropout_mask(shape, probability, generator(seed, offset), out);

@@ -143,9 +143,6 @@ ACLNN(SearchSorted, Tensor sorted, Tensor x, Bool small, Bool right, Tensor sort
 ACLNN(SearchSorteds, Tensor sorted, Scalar x, Bool small, Bool right, Tensor sorter, Tensor out) {
   put(out, at::searchsorted(sorted, x, small, right, std::nullopt, opt(sorter)));
 }
-ACLNN(Bucketize, Tensor x, Tensor boundaries, Bool small, Bool right, Tensor out) {
-  put(out, at::bucketize(x, boundaries, small, right));
-}
 ACLNN(Histc, Tensor x, Int bins, Scalar low, Scalar high, Tensor out) {
   put(out, at::histc(x.to(at::kFloat), bins, low, high));
 }

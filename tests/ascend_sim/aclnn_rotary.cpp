@@ -22,10 +22,6 @@ static Tensor rotary(const Tensor& x, const Tensor& cos, const Tensor& sin, int6
 ACLNN(RotaryPositionEmbedding, Tensor x, Tensor cos, Tensor sin, Int mode, Tensor out) {
   put(out, rotary(x, cos, sin, mode));
 }
-ACLNN(ApplyRotaryPosEmb, Tensor q, Tensor k, Tensor cos, Tensor sin, Int layout) {
-  put(q, rotary(q, cos, sin, 0));
-  put(k, rotary(k, cos, sin, 0));
-}
 ACLNN(ApplyRotaryPosEmbV2, Tensor q, Tensor k, Tensor cos, Tensor sin, Int layout, Text mode) {
   put(q, rotary(q, cos, sin, mode == "interleave" ? 1 : 0));
   put(k, rotary(k, cos, sin, mode == "interleave" ? 1 : 0));

@@ -15,7 +15,7 @@ UNARY(BitwiseNot, at::bitwise_not)
 UNARY(IsFinite, at::isfinite)
 UNARY(IsNegInf, at::isneginf)
 UNARY(IsPosInf, at::isposinf)
-UNARY(LogSigmoid, at::log_sigmoid)
+UNARY(LogSigmoid, at::log_sigmoid)  // asked for by name before LogSigmoidForward is called
 UNARY(Round, at::round)
 UNARY(Sign, at::sign)
 UNARY(Signbit, at::signbit)
@@ -47,7 +47,7 @@ UNARY_AND_INPLACE(Log1p, at::log1p)
 UNARY_AND_INPLACE(Log2, at::log2)
 UNARY_AND_INPLACE(LogicalNot, at::logical_not)
 UNARY_AND_INPLACE(Mish, at::mish)
-UNARY_AND_INPLACE(Neg, at::neg)
+UNARY(Neg, at::neg)
 UNARY_AND_INPLACE(Reciprocal, at::reciprocal)
 UNARY_AND_INPLACE(Relu, at::relu)
 UNARY_AND_INPLACE(Rsqrt, at::rsqrt)
@@ -120,4 +120,24 @@ ACLNN(InplaceThreshold, Tensor x, Scalar threshold, Scalar value) {
 }
 ACLNN(Logit, Tensor x, Double eps, Tensor out) {
   put(out, at::logit(x, eps < 0 ? std::nullopt : std::optional<double>(eps)));
+}
+
+// The slopes of the negative values are drawn in training and are kept in the noise.
+static Tensor rrelu(const Tensor& x, const Tensor& noise, const Scalar& low, const Scalar& high,
+                    bool training, int64_t seed, int64_t offset) {
+  if (!training) return at::leaky_relu(x, (low.toDouble() + high.toDouble()) / 2);
+  auto drawn = at::empty(x.sizes(), wide(x.scalar_type()));
+  drawn.uniform_(low.toDouble(), high.toDouble(), generator(seed, offset));
+  auto slopes = at::where(x.le(0), drawn, at::ones_like(drawn));
+  put(noise, slopes);
+  return x * slopes;
+}
+
+ACLNN(RReluWithNoise, Tensor x, Tensor noise, Scalar low, Scalar high, Bool training, Int seed,
+      Int offset, Tensor out) {
+  put(out, rrelu(x, noise, low, high, training, seed, offset));
+}
+ACLNN(InplaceRReluWithNoise, Tensor x, Tensor noise, Scalar low, Scalar high, Bool training,
+      Int seed, Int offset) {
+  put(x, rrelu(x, noise, low, high, training, seed, offset));
 }

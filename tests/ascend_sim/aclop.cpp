@@ -1,5 +1,5 @@
 // The older operator interface: nothing of it is computed. torch_npu takes it where it finds no
-// aclnn function, so its call fails and names the operator. The descriptions keep what the text says.
+// aclnn function, so its call fails and names the operator, the data types and the shapes.
 #include "sim.h"
 
 #include <sstream>
@@ -82,10 +82,10 @@ SIM_API int aclopCompileAndExecute(const char* type, int inputs, void* const* in
                                    void* const*, int outputs, void* const* output_descriptions,
                                    void* const*, const void*, int, int, const char*, void*) {
   return sim::guarded("aclopCompileAndExecute", [&] {
+    auto call = std::string("operator ") + type + "(" + sim::words(inputs, input_descriptions) +
+                ") -> " + sim::words(outputs, output_descriptions);
     throw sim::Refused(sim::kFeatureNotSupported,
-                       std::string("operator ") + type + "(" + sim::words(inputs, input_descriptions) +
-                           ") -> " + sim::words(outputs, output_descriptions) +
-                           ": no aclnn function that stands for it is simulated");
+                       call + ": no aclnn function that stands for it is simulated");
   });
 }
 

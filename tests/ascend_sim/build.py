@@ -105,11 +105,16 @@ def _packages() -> tuple[pathlib.Path, pathlib.Path]:
     return places[0], places[1]
 
 
+def _sources() -> list[pathlib.Path]:
+    """The files to compile; ASCEND_SIM_ONLY narrows them while one is being written."""
+    patterns = os.environ.get("ASCEND_SIM_ONLY", "*.cpp").split(",")
+    return sorted({path for pattern in patterns for path in HERE.glob(pattern)})
+
+
 def _identity() -> str:
     digest = hashlib.sha256()
-    for path in sorted(HERE.glob("*")):
-        if path.suffix in (".cpp", ".h") or path.name == "build.py":
-            digest.update(path.name.encode() + path.read_bytes())
+    for path in [HERE / "build.py", *_sources(), *sorted(HERE.glob("*.h"))]:
+        digest.update(path.name.encode() + path.read_bytes())
     versions = "-".join(importlib.metadata.version(name) for name in ("torch", "torch_npu"))
     return f"{versions}-{digest.hexdigest()[:16]}"
 
@@ -117,30 +122,28 @@ def _identity() -> str:
 def _build(made: pathlib.Path, objects: pathlib.Path) -> None:
     objects.mkdir(exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        parts = list(pool.map(lambda path: _compile(path, objects), sorted(HERE.glob("*.cpp"))))
+        parts = list(pool.map(lambda path: _compile(path, objects), _sources()))
     defaults = made / DEFAULTS
     defaults.write_text(_defaults(parts))
     parts.append(_compile(defaults, objects))
     torch_root, _ = _packages()
     library = torch_root / "lib"
-    _run(
-        ["g++", "-shared", f"-Wl,-soname,{MAIN}", "-o", str(made / MAIN), *map(str, parts)]
-        + [f"-L{library}", f"-Wl,-rpath,{library}", "-ltorch_cpu", "-lc10"]
-    )
+    link = ["g++", "-shared", "-o"]
+    places = [f"-L{library}", f"-Wl,-rpath,{library}", "-ltorch_cpu", "-lc10"]
+    whole = ["-Wl,-z,defs", f"-Wl,-soname,{MAIN}", *map(str, parts), *places]
+    _run([*link, str(made / MAIN), *whole])
     nothing = made / "nothing.cpp"
     nothing.write_text("")
+    passing_on = ["-Wl,--no-as-needed", f"-L{made}", "-lascendcl", "-Wl,-rpath,$ORIGIN"]
     for name in EMPTY:
-        _run(
-            ["g++", "-shared", f"-Wl,-soname,{name}", "-o", str(made / name), str(nothing)]
-            + ["-Wl,--no-as-needed", f"-L{made}", "-lascendcl", "-Wl,-rpath,$ORIGIN"]
-        )
+        _run([*link, str(made / name), f"-Wl,-soname,{name}", str(nothing), *passing_on])
 
 
 def _compile(path: pathlib.Path, objects: pathlib.Path) -> pathlib.Path:
     """Compile one file; the object is kept by the content of the file and of its headers."""
     torch_root, _ = _packages()
-    old = "0" if path.stem.endswith("_oldabi") else "1"
-    flags = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=default", f"-D_GLIBCXX_USE_CXX11_ABI={old}"]
+    abi = 0 if path.stem.endswith("_oldabi") else 1
+    flags = ["-std=c++20", "-O1", "-fPIC", f"-D_GLIBCXX_USE_CXX11_ABI={abi}"]
     digest = hashlib.sha256(repr([flags, importlib.metadata.version("torch")]).encode())
     for source in [path, *_headers(path, set())]:
         digest.update(source.read_bytes())
@@ -208,5 +211,6 @@ def _symbols(path: pathlib.Path, which: str, dynamic: bool = True) -> set[str]:
 
 def _looked_up(path: pathlib.Path) -> set[str]:
     """Names that a library asks the loader for while it runs; they are among its strings."""
-    found = re.findall(rb"\0((?:acl|Hccl|Msprof|rt[A-Z])[A-Za-z0-9_]{3,60})(?=\0)", path.read_bytes())
+    name = rb"\0((?:acl|Hccl|Msprof|rt[A-Z])[A-Za-z0-9_]{3,60})(?=\0)"
+    found = re.findall(name, path.read_bytes())
     return {name.decode() for name in found}

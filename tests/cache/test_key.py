@@ -448,11 +448,21 @@ class Opaque:
 
 @pytest.mark.parametrize(
     "options",
-    [{"a": Opaque()}, {"a": [lambda: 0]}, {"a": {"b": Opaque()}}, {"a": 1j}, {"a": b"bytes"}],
+    [{"a": Opaque()}, {"a": [Opaque()]}, {"a": {"b": Opaque()}}, {"a": lambda x=Opaque(): x}],
+    ids=["object", "in a list", "in a dict", "in a function"],
 )
 def test_an_option_without_identity_is_not_cacheable(options):
     with pytest.raises(NotCacheable, match="vendor_compiler_config"):
         key_of(config={"target": "cpu", "vendor_compiler_config": options})
+
+
+def test_functions_among_the_options_count_by_what_they_do():
+    keys = [
+        key_of(config={"target": "cpu", "vendor_compiler_config": {"a": function}})
+        for function in (lambda x: x + 1, lambda x: x + 1, lambda x: x + 2)
+    ]
+    assert keys[0] == keys[1]
+    assert keys[0] != keys[2]
 
 
 def test_an_input_without_identity_is_not_cacheable():

@@ -26,6 +26,7 @@ from xpu_graph.config import OptLevel, Target, XpuGraphConfig
 from xpu_graph.errors import NotCacheable
 from xpu_graph.fx import marks, placeholders
 from xpu_graph.graph_codec import canonical_text, encode_graph
+from xpu_graph.identity import identity_text
 from xpu_graph.stage import Stage
 from xpu_graph.tensor_codec import layout_of, raw_bytes, span_of
 from xpu_graph.torch_compat import process_state, shape_facts, symbol_ranges, torch_identity
@@ -162,7 +163,7 @@ def canonical(value: Any, where: str) -> str:
         return "{" + ",".join(f"{key}:{entry}" for key, entry in pairs) + "}"
     if isinstance(value, (torch.dtype, torch.device)):
         return str(value)
-    raise NotCacheable(f"{where} holds a {type(value).__name__}, which has no identity")
+    return identity_text(value, where)
 
 
 def _kernel_choice() -> dict[str, str]:

@@ -119,7 +119,7 @@ def _has_true_values(unit: Unit, contract: Contract) -> str | None:
     mode = graph_facts.fake_mode_of(unit.gm.graph)
     for node in unit.gm.graph.nodes:
         target = node.target
-        if not isinstance(target, torch._ops.OpOverload) or not target._schema.returns:
+        if not isinstance(target, torch._ops.OpOverload) or effects.returns_nothing(target):
             continue
         if "val" not in node.meta:
             return f"node {node.name} has no fake value"

@@ -4,9 +4,8 @@ import ascend_sim
 import pytest
 import torch
 import torch.nn.functional as F
-from aclnn_cases import CASES, Maker
+from aclnn_cases import CASES, VENDOR_CASES, Maker
 from programs import on_npu
-from vendor_cases import VENDOR_CASES
 
 TOLERANCES = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
 """Of results; none for types that are exact."""
@@ -59,16 +58,16 @@ def test_operator_of_the_vendor(name):
         assert_same(actual, expected, max(TOLERANCES[dtype], 1e-3))
 
 
-
 CAPTURED = (
     "exp", "relu_", "add", "add scalar", "add_", "mul_ scalar", "div_", "sub broadcast", "where",
     "clamp", "pow scalar", "eq scalar", "logical_and", "bitwise_or", "masked_fill", "masked_fill_",
     "to float16", "clone", "contiguous permute", "copy_ into view", "zero_", "fill_", "setitem",
     "index", "index_put_", "index_select", "index_copy_", "gather", "scatter_", "embedding",
     "embedding_bag sum", "cat", "stack", "split", "repeat", "roll", "flip", "triu_", "sum", "mean",
-    "amax keep", "argmax dim", "any bool", "cumsum", "sort", "topk", "softmax", "mm", "bmm", "addmm",
-    "linear", "conv2d", "layer_norm", "group_norm", "batch_norm", "max_pool2d", "gelu", "silu",
-    "sdpa", "sdpa causal", "foreach copy_", "foreach mul", "foreach add_", "arange", "full_like",
+    "amax keep", "argmax dim", "any bool", "cumsum", "sort", "topk", "softmax", "mm", "bmm",
+    "addmm", "linear", "conv2d", "layer_norm", "group_norm", "batch_norm", "max_pool2d", "gelu",
+    "silu", "sdpa", "sdpa causal", "foreach copy_", "foreach mul", "foreach add_", "arange",
+    "full_like",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
+from xpu_graph import effects
 from xpu_graph.fx import aten, tensors_of
 
 _NAMESPACES = ("aten", "prims")
@@ -94,7 +95,7 @@ def refusals(
             return "a mask's size is read by the host" if _has_mask(node) else None
         if torch.Tag.dynamic_output_shape in target.tags:
             return "the size of its result depends on content"
-        if not target._schema.returns:
+        if effects.returns_nothing(target):
             return "it has no result"
         arguments = pytree.tree_leaves((node.args, dict(node.kwargs)))
         odd = next((a for a in arguments if not isinstance(a, (fx.Node, *_PLAIN))), None)

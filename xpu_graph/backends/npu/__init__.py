@@ -74,6 +74,8 @@ def why_not_training(config: Mapping[str, Any]) -> str | None:
 
 def fingerprint(config: Mapping[str, Any]) -> str | None:
     """Versions of the vendor's packages and of CANN, the device, and what the process set."""
+    if vendor.missing() is not None:
+        return None
     plan = read_options(config)
     found = identity.fingerprint(plan)
     if plan.compiler == "inductor":

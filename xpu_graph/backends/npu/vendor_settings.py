@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from xpu_graph.backends.identity import identity_text
 from xpu_graph.backends.npu.option_checks import Plan
 from xpu_graph.backends.npu.option_table import OPTIONS
 from xpu_graph.backends.npu.torchair_groups import LEAVES
 from xpu_graph.errors import BackendError, NotCacheable
+from xpu_graph.identity import identity_text
 
 
 def npugraph_ex_options(plan: Plan) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from aclnn_cases import FLOATS, Maker
+
+from aclnn_cases.maker import FLOATS, Maker
 
 HALVES = ("float16", "bfloat16")
 WHOLE = 2147483647
@@ -32,12 +33,14 @@ class VendorCase:
 
 
 def npu(name: str) -> Callable[..., Any]:
-    return lambda *args, **kwargs: getattr(torch.ops.npu, name)(*args, **kwargs)
+    return getattr(torch.ops.npu, name)
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
     wide = x.float()
-    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()).to(x.dtype)
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()).to(
+        x.dtype
+    )
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
@@ -52,7 +55,9 @@ def rotate_neighbours(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> 
     return (x.float() * cos.float() + turned * sin.float()).to(x.dtype)
 
 
-def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, hidden: Any = None) -> torch.Tensor:
+def attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, hidden: Any = None
+) -> torch.Tensor:
     """Attention of [batch, heads, tokens, width]; key heads may be fewer."""
     repeats = q.shape[1] // k.shape[1]
     k, v = (x.float().repeat_interleave(repeats, 1) for x in (k, v))
@@ -107,17 +112,23 @@ def paged(q: Any, k: Any, v: Any, table: torch.Tensor) -> torch.Tensor:
     for batch, length in enumerate((5, 3)):
         one = [x[table[batch]].flatten(0, 1)[:length].unflatten(1, (2, 8)) for x in (k, v)]
         one = [x.transpose(0, 1).unsqueeze(0) for x in one]
-        rows.append(flat(attention(q[batch : batch + 1].unflatten(2, (2, 8)).transpose(1, 2), *one)))
+        rows.append(
+            flat(attention(q[batch : batch + 1].unflatten(2, (2, 8)).transpose(1, 2), *one))
+        )
     return torch.cat(rows)
 
 
 VENDOR_CASES = {
     "npu_rms_norm": VendorCase(npu("npu_rms_norm"), rms_norm, lambda m: (m(2, 3, 8), m(8))),
     "npu_gemma_rms_norm": VendorCase(
-        npu("npu_gemma_rms_norm"), lambda x, w: rms_norm(x, w.float() + 1), lambda m: (m(3, 8), m(8))
+        npu("npu_gemma_rms_norm"),
+        lambda x, w: rms_norm(x, w.float() + 1),
+        lambda m: (m(3, 8), m(8)),
     ),
     "npu_add_rms_norm": VendorCase(
-        npu("npu_add_rms_norm"), lambda x, y, w: rms_norm(x + y, w), lambda m: (m(3, 8), m(3, 8), m(8))
+        npu("npu_add_rms_norm"),
+        lambda x, y, w: rms_norm(x + y, w),
+        lambda m: (m(3, 8), m(3, 8), m(8)),
     ),
     "npu_add_rms_norm_v2": VendorCase(
         lambda x, y, w: (torch.ops.npu.npu_add_rms_norm_v2(x, y, w), x, y)[1:],
@@ -126,7 +137,9 @@ VENDOR_CASES = {
     ),
     "npu_add_layer_norm": VendorCase(
         npu("npu_add_layer_norm"),
-        lambda x, y, w, b: F.layer_norm((x.float() + y.float()), (8,), w.float(), b.float()).to(x.dtype),
+        lambda x, y, w, b: F.layer_norm((x.float() + y.float()), (8,), w.float(), b.float()).to(
+            x.dtype
+        ),
         lambda m: (m(3, 8), m(3, 8), m(8), m(8)),
     ),
     "npu_group_norm_silu": VendorCase(
@@ -179,7 +192,9 @@ VENDOR_CASES = {
         lambda m: (m(2, 2, 5, 4), torch.tensor([1, 3]), m(2, 2, 1, 4)),
     ),
     "npu_dtype_cast": VendorCase(
-        lambda x: torch.ops.npu.npu_dtype_cast(x, torch.float16), lambda x: x.half(), lambda m: (m(3),)
+        lambda x: torch.ops.npu.npu_dtype_cast(x, torch.float16),
+        lambda x: x.half(),
+        lambda m: (m(3),),
     ),
     "npu_linear": VendorCase(
         npu("npu_linear"), F.linear, lambda m: (m(3, 4), m(5, 4), m(5)), ("float32", "float16")
@@ -213,15 +228,35 @@ VENDOR_CASES = {
     ),
     "npu_fusion_attention causal": VendorCase(
         lambda q, k, v: torch.ops.npu.npu_fusion_attention(
-            q, k, v, 2, "BNSD", scale=0.5, sparse_mode=3,
+            q,
+            k,
+            v,
+            2,
+            "BNSD",
+            scale=0.5,
+            sparse_mode=3,
             atten_mask=torch.ones(2048, 2048, dtype=torch.bool, device=q.device).triu(1),
         ),
         lambda q, k, v: attention(q, k, v, causal(5, 6)),
         qkv,
     ),
+    "npu_fusion_attention sink": VendorCase(
+        lambda q, k, v: torch.ops.npu.npu_fusion_attention(
+            q, k, v, 2, "BNSD", scale=0.5, sink=torch.full((2,), -1e9, device=q.device)
+        ),
+        attention,
+        qkv,
+    ),
     "npu_fusion_attention packed": VendorCase(
         lambda q, k, v: torch.ops.npu.npu_fusion_attention(
-            q, k, v, 2, "TND", scale=0.5, sparse_mode=3, actual_seq_qlen=[2, 5],
+            q,
+            k,
+            v,
+            2,
+            "TND",
+            scale=0.5,
+            sparse_mode=3,
+            actual_seq_qlen=[2, 5],
             actual_seq_kvlen=[2, 5],
             atten_mask=torch.ones(2048, 2048, dtype=torch.bool, device=q.device).triu(1),
         ),
@@ -257,7 +292,10 @@ VENDOR_CASES = {
     ),
     "fused_infer causal": VendorCase(
         lambda q, k, v: infer(
-            q, k, v, sparse_mode=3,
+            q,
+            k,
+            v,
+            sparse_mode=3,
             atten_mask=torch.ones(2048, 2048, dtype=torch.bool, device=q.device).triu(1),
         ),
         lambda q, k, v: attention(q, k, v, causal(5, 6)),
@@ -272,7 +310,12 @@ VENDOR_CASES = {
     ),
     "fused_infer packed": VendorCase(
         lambda q, k, v: infer(
-            q, k, v, input_layout="TND", sparse_mode=3, actual_seq_lengths=[2, 5],
+            q,
+            k,
+            v,
+            input_layout="TND",
+            sparse_mode=3,
+            actual_seq_lengths=[2, 5],
             actual_seq_lengths_kv=[2, 5],
             atten_mask=torch.ones(2048, 2048, dtype=torch.bool, device=q.device).triu(1),
         ),
@@ -282,8 +325,14 @@ VENDOR_CASES = {
     ),
     "fused_infer paged": VendorCase(
         lambda q, k, v, t: infer(
-            q, k, v, input_layout="BSH", block_table=t.int(), block_size=4,
-            actual_seq_lengths_kv=[5, 3], num_key_value_heads=2,
+            q,
+            k,
+            v,
+            input_layout="BSH",
+            block_table=t.int(),
+            block_size=4,
+            actual_seq_lengths_kv=[5, 3],
+            num_key_value_heads=2,
         ),
         paged,
         lambda m: (m(2, 1, 16), m(6, 4, 16), m(6, 4, 16), torch.tensor([[4, 1], [2, 0]])),

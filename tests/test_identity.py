@@ -13,7 +13,7 @@ from types import FunctionType
 import pytest
 import torch
 
-from xpu_graph.backends.identity import identity_text
+from xpu_graph.identity import identity_text
 from xpu_graph.errors import NotCacheable
 
 log = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ def test_texts_are_the_same_in_another_process(tmp_path):
     )
     program = (
         "import passes\n"
-        "from xpu_graph.backends.identity import identity_text\n"
+        "from xpu_graph.identity import identity_text\n"
         "print(identity_text(passes.run, 'x'))\n"
     )
     root = str(pathlib.Path(__file__).resolve().parents[2])
