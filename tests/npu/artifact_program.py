@@ -1,6 +1,6 @@
 """Run by test_artifacts.py in processes of its own: compile or load, run, and tell how it went.
 
-    artifact_program.py MODE CACHE_DIRECTORY [static|dynamic] [freeze] [nocompile]
+artifact_program.py MODE CACHE_DIRECTORY [static|dynamic] [freeze] [nocompile]
 """
 
 import json
@@ -35,7 +35,9 @@ def main():
     model = model.npu()
     if "nocompile" in flags:
         forbid_compiling()
-    options = {"compiler": "device_graph"} if mode == "device_graph" else {"compiler": "ge", "mode": mode}
+    options = (
+        {"compiler": "device_graph"} if mode == "device_graph" else {"compiler": "ge", "mode": mode}
+    )
     config = XpuGraphConfig(
         target=Target.npu, freeze="freeze" in flags, vendor_compiler_config=options
     )

@@ -19,7 +19,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def run_program(*arguments):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), *_package_path()])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE.parent), *_package_path()]),
+    }
     done = subprocess.run(
         ascend_sim.command(str(HERE / "artifact_program.py"), *arguments),
         capture_output=True,
@@ -66,9 +69,7 @@ def test_bytes(mode):
     loaded = SerializableArtifact.rebuild_from_bytes(artifact.convert_to_bytes())
     assert type(loaded) is NpuSerializableArtifact
     assert NpuSerializableArtifact(loaded) is loaded
-    inputs = [
-        weight if value.dim() == 1 else torch.ones(4, 8).npu() for value in unit.fake_inputs
-    ]
+    inputs = [weight if value.dim() == 1 else torch.ones(4, 8).npu() for value in unit.fake_inputs]
     for left, right in zip(artifact(*inputs), loaded(*inputs), strict=True):
         assert left.cpu().equal(right.cpu())
         assert left.stride() == right.stride()
@@ -224,7 +225,9 @@ class TestDamagedEntries:
         unit = unit_of(lambda x: x.t() + 1, torch.ones(4, 8).npu())
         return npu_compile(unit.gm, unit.fake_inputs, mode="npugraph_ex").members()
 
-    @pytest.mark.parametrize("name", ["code.py", "call.json", "constants.safetensors", "eager.kind"])
+    @pytest.mark.parametrize(
+        "name", ["code.py", "call.json", "constants.safetensors", "eager.kind"]
+    )
     def test_a_missing_part(self, name):
         members = self.members()
         del members[name]
