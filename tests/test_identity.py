@@ -13,8 +13,8 @@ from types import FunctionType
 import pytest
 import torch
 
-from xpu_graph.identity import identity_text
 from xpu_graph.errors import NotCacheable
+from xpu_graph.identity import identity_text
 
 log = logging.getLogger(__name__)
 FACTOR = 2

@@ -1,6 +1,5 @@
 """Finding backends and calling them: what is missing or broken is said, and nothing is guessed."""
 
-import pathlib
 import pkgutil
 
 import pytest

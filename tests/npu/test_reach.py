@@ -538,3 +538,15 @@ def test_training_is_refused_by_the_compiler():
 def test_inductor_says_what_is_missing():
     with refused("triton-ascend"):
         compiled(lambda x: x + 1, "inductor")(ones(4))
+
+
+@pytest.mark.parametrize("mode", [*MODES, "device_graph"])
+def test_a_graph_without_inputs(mode):
+    def program():
+        return torch.ones(3, device="npu") + torch.arange(3, device="npu"), 3
+
+    run = compiled(program, mode)
+    for _ in range(2):
+        values, number = run()
+        assert values.cpu().tolist() == [1.0, 2.0, 3.0]
+        assert number == 3

@@ -17,6 +17,7 @@ contiguous is handed over in the order of its memory.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -199,11 +200,12 @@ def _move(
 
 def _result(graph: fx.Graph, node: fx.Node, number: int) -> fx.Node:
     inputs = placeholders(graph)
-    place = (
-        graph.inserting_after(inputs[-1])
-        if inputs
-        else graph.inserting_before(next(iter(graph.nodes)))
-    )
+    first = next(iter(graph.nodes), None)
+    place: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    if inputs:
+        place = graph.inserting_after(inputs[-1])
+    elif first is not None:
+        place = graph.inserting_before(first)
     with place:
         made = graph.placeholder(f"result_{number}")
     made.meta = dict(node.meta)
