@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import subprocess
@@ -448,7 +449,12 @@ class Opaque:
 
 @pytest.mark.parametrize(
     "options",
-    [{"a": Opaque()}, {"a": [Opaque()]}, {"a": {"b": Opaque()}}, {"a": lambda x=Opaque(): x}],
+    [
+        {"a": Opaque()},
+        {"a": [Opaque()]},
+        {"a": {"b": Opaque()}},
+        {"a": functools.partial(print, Opaque())},
+    ],
     ids=["object", "in a list", "in a dict", "in a function"],
 )
 def test_an_option_without_identity_is_not_cacheable(options):
