@@ -1,6 +1,7 @@
 """Run a program on the simulated CANN: ``python tests/ascend_sim script.py``.
 
-``-m module`` and ``-c text`` are taken as Python takes them; ``python -m ascend_sim`` does the same where the package can be imported.
+``-m module`` and ``-c text`` are taken as Python takes them. ``python -m ascend_sim`` does the
+same where the package can be imported.
 """
 
 from __future__ import annotations

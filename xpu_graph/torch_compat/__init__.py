@@ -9,7 +9,7 @@ import ast
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -53,6 +53,7 @@ __all__ = [
     "static_inputs",
     "storage_has_expired",
     "storage_id",
+    "torch_decompositions",
     "trace_artifact",
 ]
 
@@ -142,6 +143,17 @@ def is_random(node: fx.Node) -> bool:
     """Whether an operator draws from a random number generator."""
     tags = getattr(node.target, "tags", ())
     return torch.Tag.nondeterministic_seeded in tags
+
+
+def torch_decompositions(operators: Iterable[Any]) -> dict[Any, Callable[..., Any]]:
+    """Torch's own decompositions of those operators that it has one for."""
+    from torch._decomp import decomposition_table
+
+    return {
+        operator: decomposition_table[operator]
+        for operator in operators
+        if operator in decomposition_table
+    }
 
 
 def add_tensor_metadata(gm: fx.GraphModule) -> None:

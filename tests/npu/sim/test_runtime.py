@@ -8,7 +8,6 @@ import textwrap
 import ascend_sim
 import pytest
 import torch
-from ascend_sim import build
 
 POISON = 0xCB
 MIB = 1 << 20
@@ -104,7 +103,7 @@ def test_memory_is_counted():
     torch.npu.empty_cache()
     before, total = torch.npu.mem_get_info()
     block = torch.empty(64 * MIB, dtype=torch.uint8, device="npu")
-    assert before - torch.npu.mem_get_info()[0] == 64 * MIB
+    assert before - torch.npu.mem_get_info()[0] == torch.npu.memory_reserved() >= 64 * MIB
     del block
     torch.npu.empty_cache()
     assert torch.npu.mem_get_info() == (before, total)
@@ -312,14 +311,14 @@ def test_a_collective_does_not_pretend():
 
 
 def test_no_compiler(monkeypatch):
-    monkeypatch.setattr(build.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     assert "g++" in ascend_sim.why_not()
     with pytest.raises(RuntimeError, match=r"g\+\+"):
         ascend_sim.build()
 
 
 def test_no_vendor_packages(monkeypatch):
-    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "torch" in ascend_sim.why_not()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from xpu_graph.backends.npu import vendor
+from xpu_graph.backends.npu import ge_decompositions, vendor
 from xpu_graph.backends.npu.option_checks import Plan
 from xpu_graph.backends.npu.option_table import MAX_AUTOTUNE, NPUGRAPH_EX
 from xpu_graph.backends.surroundings import Surroundings
@@ -58,13 +58,8 @@ def _vendor_decompositions(plan: Plan) -> dict[Any, Callable[..., Any]]:
     chosen = npugraph_ex._utils if plan.mode == NPUGRAPH_EX else torchair._utils
     table: dict[Any, Callable[..., Any]] = dict(chosen.get_npu_default_decompositions())
     if plan.mode == MAX_AUTOTUNE:
-        table.update(_without_converter())
+        table.update(ge_decompositions.decompositions())
     return table
-
-
-def _without_converter() -> dict[Any, Callable[..., Any]]:
-    """Decompositions of operators for which torchair has no converter."""
-    return {}
 
 
 def _prepare(mode: str, gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
