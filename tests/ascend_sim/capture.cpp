@@ -273,7 +273,8 @@ SIM_API int aclmdlRIDebugJsonPrint(void* handle, const char* path, uint32_t) {
   std::fprintf(file, "[");
   int number = 0;
   for (const auto& task : static_cast<Model*>(handle)->tasks) {
-    std::fprintf(file, "%s{\"name\": %s, \"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"ts\": %d, \"dur\": 1}",
+    std::fprintf(file,
+                 "%s{\"name\": %s, \"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"ts\": %d, \"dur\": 1}",
                  number ? ", " : "", sim::quoted(task->name).c_str(), number);
     ++number;
   }

@@ -106,6 +106,8 @@ void run(const Task& task);
 int submit(void* stream, std::shared_ptr<Recorded> task);
 // Put tasks on a stream that does not capture.
 int enqueue(Stream* stream, const std::vector<std::shared_ptr<Recorded>>& tasks);
+// Let the streams go on that waited for what a task has just done.
+void advance_others();
 // A code, with its text, where a stream cannot finish or did not; 0 otherwise.
 int finish(Stream* stream);
 

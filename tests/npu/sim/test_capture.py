@@ -383,7 +383,7 @@ def test_an_update_with_fewer_tasks_than_the_group(x):
 
 def test_an_update_with_another_task(x):
     made = Updatable(x)
-    with pytest.raises(RuntimeError, match="207019|107033"):
+    with pytest.raises(RuntimeError, match=r"207019|107033"):
         made.update(lambda: torch.add(made.before, 2.0, out=made.product))
 
 

@@ -117,6 +117,11 @@ def _described_inputs(graph: VendorGraph) -> Iterator[None]:
 def _explain(error: Exception, graph: VendorGraph, plan: Plan) -> str:
     said = _first_line(error)
     start = f"compiler 'ge' in mode {plan.mode!r} failed"
+    if "recorded options" in said:
+        return (
+            f"{start}, since GE takes one set of global options a process, and an earlier graph "
+            f"set others: {said}"
+        )
     for node in graph.inner.graph.nodes:
         if node.op == "call_function" and str(node.target) in str(error):
             return f"{start} at operator {node.target}, node {node.name!r}{user_line(node)}: {said}"

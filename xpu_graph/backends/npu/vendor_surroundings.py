@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from xpu_graph.backends.npu import ge_decompositions, vendor
 from xpu_graph.backends.npu.option_checks import Plan
 from xpu_graph.backends.npu.option_table import MAX_AUTOTUNE, NPUGRAPH_EX
 from xpu_graph.backends.surroundings import Surroundings
-from xpu_graph.errors import ConfigError
+from xpu_graph.errors import BackendError, ConfigError
 from xpu_graph.fx import placeholders
 from xpu_graph.torch_compat import input_name
 
@@ -83,6 +84,7 @@ def _gear_marks(
 
     Raises:
         ConfigError: the option names no input of the program.
+        BackendError: a size is none of its gears, or the gears are not legal for the input.
     """
     from torchair.inference._gear_utils import get_dim_gears, guard_gears_shape, set_dim_gears
 
@@ -96,10 +98,22 @@ def _gear_marks(
         if not isinstance(value, torch.Tensor):
             continue
         if name is not None and name in given:
-            set_dim_gears(value, {dim: list(gears) for dim, gears in given[name].items()})
-        gears = get_dim_gears(value)
-        if gears is not None:
-            found[position] = {"dim_gears": {dim: list(steps) for dim, steps in gears.items()}}
+            gears = {dim: list(steps) for dim, steps in given[name].items()}
+            with _named(f"dim_gears of {name!r}"):
+                set_dim_gears(value, gears)
+        chosen = get_dim_gears(value)
+        if chosen is not None:
+            found[position] = {"dim_gears": {dim: list(steps) for dim, steps in chosen.items()}}
     if found:
-        guard_gears_shape(inputs)
+        with _named("dim_gears"):
+            guard_gears_shape(inputs)
     return found
+
+
+@contextlib.contextmanager
+def _named(what: str) -> Iterator[None]:
+    """The vendor asserts what it does not take."""
+    try:
+        yield
+    except AssertionError as error:
+        raise BackendError(f"{what}: {error}") from error
