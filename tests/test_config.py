@@ -180,22 +180,29 @@ def test_a_copy_is_equal(copied):
 
 
 def test_the_dict_that_was_given_is_left_alone_and_not_kept():
-    given = {"mode": "default", "more": {"list": [1, 2]}}
+    given = {"mode": "max-autotune", "dim_gears": {"x": {0: [2, 4]}}}
+    as_given = copy.deepcopy(given)
     config = XpuGraphConfig(target="npu", vendor_compiler_config=given)
     backend = XpuGraph(config)
-    given["more"]["list"].append(3)
-    given["mode"] = "max-autotune"
-    assert config.vendor_compiler_config == {"mode": "default", "more": {"list": [1, 2]}}
-    config.vendor_compiler_config["more"]["list"].append(4)
+    given["dim_gears"]["x"][0].append(8)
+    given["mode"] = "npugraph_ex"
+    assert config.vendor_compiler_config == as_given
+    config.vendor_compiler_config["dim_gears"]["x"][0].append(16)
     config.opt_level = OptLevel.level0
-    assert backend.config.vendor_compiler_config == {"mode": "default", "more": {"list": [1, 2]}}
+    assert backend.config.vendor_compiler_config == as_given
     assert backend.config.opt_level == OptLevel.level1
 
 
 def test_an_object_among_the_vendor_options_stays_the_same_object():
-    handle = object()
-    config = XpuGraphConfig(target="npu", vendor_compiler_config={"pools": [handle]})
-    assert XpuGraph(config).config.vendor_compiler_config["pools"][0] is handle
+    class Pass:
+        def __call__(self, gm, example_inputs, config):
+            pass
+
+    given = Pass()
+    options = {"mode": "npugraph_ex", "post_grad_custom_pre_pass": given}
+    config = XpuGraphConfig(target="npu", vendor_compiler_config=options)
+    kept = XpuGraph(config).config.vendor_compiler_config
+    assert kept["post_grad_custom_pre_pass"] is given
     assert XpuGraph(config) == XpuGraph(config)
 
 
