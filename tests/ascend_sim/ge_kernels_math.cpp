@@ -45,6 +45,16 @@ Tensor swish(const Tensor& x, double scale) {
   return (value * at::sigmoid(value * scale)).to(x.scalar_type());
 }
 
+// The base of Exp and Log; a negative one stands for e. Their input is scaled and shifted first.
+double log_of_base(const Call& call) {
+  double base = call.f("base", -1);
+  return base > 0 ? std::log(base) : 1;
+}
+Tensor scaled(const Call& call) {
+  double scale = call.f("scale", 1), shift = call.f("shift", 0);
+  return scale == 1 && shift == 0 ? call[0] : call[0] * scale + shift;
+}
+
 at::ScalarType type_of(int64_t code) { return scalar_type(static_cast<int>(code)); }
 
 const Kernels functions({
@@ -64,7 +74,6 @@ const Kernels functions({
     {"Erf", UNARY(at::erf)},
     {"Erfc", UNARY(at::erfc)},
     {"Erfinv", UNARY(at::erfinv)},
-    {"Exp", UNARY(at::exp)},
     {"Expm1", UNARY(at::expm1)},
     {"FastGelu", unary(fast_gelu)},
     {"Floor", UNARY(at::floor)},
@@ -75,7 +84,6 @@ const Kernels functions({
     {"IsInf", UNARY(at::isinf)},
     {"IsNan", UNARY(at::isnan)},
     {"Lgamma", UNARY(at::lgamma)},
-    {"Log", UNARY(at::log)},
     {"Log1p", UNARY(at::log1p)},
     {"LogSigmoid", UNARY(at::log_sigmoid)},
     {"LogicalNot", UNARY(at::logical_not)},
@@ -113,6 +121,18 @@ const Kernels functions_with_attributes({
      [](const Call& call) {
        return Tensors{at::elu(call[0], call.f("alpha", 1), call.f("scale", 1),
                               call.f("input_scale", 1))};
+     }},
+    {"Exp",
+     [](const Call& call) {
+       auto base = log_of_base(call);
+       auto x = scaled(call);
+       return Tensors{at::exp(base == 1 ? x : x * base)};
+     }},
+    {"Log",
+     [](const Call& call) {
+       auto base = log_of_base(call);
+       auto result = at::log(scaled(call));
+       return Tensors{base == 1 ? result : result / base};
      }},
     {"GeluV2",
      [](const Call& call) { return Tensors{at::gelu(call[0], call.s("approximate", "none"))}; }},

@@ -101,6 +101,14 @@ const Kernels normalisations({
        auto results = rms_norm(sum, call[2], call.f("epsilon", 1e-6));
        return Tensors{results[0].to(at::kFloat), results[0], results[1], sum};
      }},
+    {"GroupNorm",  // its third result is the variance, not what torch gives
+     [](const Call& call) {
+       auto x = call[0].contiguous();
+       auto [result, mean, rstd] = at::native_group_norm(
+           x, call[1], call[2], x.size(0), x.size(1), x.numel() / (x.size(0) * x.size(1)),
+           call.i("num_groups", 1), call.f("eps", 1e-4));
+       return Tensors{result, mean, 1 / (rstd * rstd) - call.f("eps", 1e-4)};
+     }},
     {"BNInfer",
      [](const Call& call) { return Tensors{batch_norm(call, call.f("epsilon", 1e-5))}; }},
     {"BatchNormV3",
@@ -170,6 +178,25 @@ const Kernels images({
      [](const Call& call) {
        return Tensors{at::adaptive_avg_pool2d(call[0], call.list_i("output_size"))};
      }},
+    {"AvgPoolV2",  // padded above, below, left, right
+     [](const Call& call) {
+       auto window = call.list_i("ksize"), steps = call.list_i("strides");
+       auto pads = call.list_i("pads");
+       auto divisor = call.i("divisor_override", 0);
+       return Tensors{at::avg_pool2d(call[0], {window[2], window[3]}, {steps[2], steps[3]},
+                                     {pads[0], pads[2]}, call.b("ceil_mode", false),
+                                     !call.b("exclusive", true),
+                                     divisor ? std::optional<int64_t>(divisor) : std::nullopt)};
+     }},
+    {"MaxPoolWithArgmaxV1",  // the sizes are the second and third of four
+     [](const Call& call) {
+       auto window = call.list_i("ksize"), steps = call.list_i("strides");
+       auto pads = call.list_i("pads"), spread = call.list_i("dilation");
+       auto [values, places] = at::max_pool2d_with_indices(
+           call[0], {window[1], window[2]}, {steps[1], steps[2]}, {pads[1], pads[2]},
+           {spread[1], spread[2]}, call.b("ceil_mode", false));
+       return Tensors{values, places};
+     }},
     {"Conv2D",  // of images [batch, channels, rows, columns]; padded above, below, left, right
      [](const Call& call) {
        auto steps = call.list_i("strides"), pads = call.list_i("pads");
@@ -181,13 +208,21 @@ const Kernels images({
      }},
 });
 
+int64_t reduction_of(const Call& call) {
+  auto reduction = call.s("reduction", "mean");
+  return reduction == "none" ? 0 : reduction == "mean" ? 1 : 2;
+}
+
 const Kernels losses({
+    {"MseLoss",
+     [](const Call& call) {
+       return Tensors{at::mse_loss(call[0], call[1], reduction_of(call))};
+     }},
     {"NLLLoss",
      [](const Call& call) {
-       auto reduction = call.s("reduction", "mean");
-       int64_t code = reduction == "none" ? 0 : reduction == "mean" ? 1 : 2;
        auto [loss, weight] = at::nll_loss_forward(call[0], call[1].to(at::kLong), call.optional(2),
-                                                  code, call.i("ignore_index", -100));
+                                                  reduction_of(call),
+                                                  call.i("ignore_index", -100));
        return Tensors{loss, weight};
      }},
 });
