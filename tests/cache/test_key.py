@@ -491,3 +491,24 @@ def test_a_constant_without_content_is_not_cacheable(constant):
         key_of(graph_of((aten.sin.default,), constants=[constant]))
     with pytest.raises(NotCacheable):
         key_of(frozen={"x0": constant})
+
+
+def test_the_schema_of_a_custom_operator_counts():
+    def key(schema):
+        with torch.library._scoped_library("xpu_graph_test_key", "FRAGMENT") as library:
+            library.define(f"thing{schema}")
+            library.impl("thing", lambda x, *_: x.clone(), "CompositeExplicitAutograd")
+            operator = torch.ops.xpu_graph_test_key.thing.default
+            graph = torch.fx.Graph()
+            x = graph.placeholder("x")
+            x.meta["val"] = torch.ones(2)
+            call = graph.call_function(operator, (x,))
+            call.meta["val"] = torch.ones(2)
+            graph.output((call,))
+            gm = torch.fx.GraphModule({}, graph)
+            built = build_key(gm, [torch.ones(2)], XpuGraphConfig(), Stage.inference)
+            del torch.ops.xpu_graph_test_key.thing
+            return built
+
+    first, second = key("(Tensor x) -> Tensor"), key("(Tensor x, int y=1) -> Tensor")
+    assert list(first.diff(second)) == ["custom operators"]

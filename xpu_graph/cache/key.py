@@ -126,6 +126,7 @@ def build_key(
         "inputs": _describe_inputs(fake_inputs),
         "marks": canonical([marks(node) for node in placeholders(gm.graph)], "marks"),
         "guards": " and ".join(shape_facts(fake_inputs)),
+        "custom operators": _custom_operators(gm.graph),
         "constants": _content({name: constants[name] for name in sorted(constants)}),
         "frozen": _content({order[name]: tensor for name, tensor in (frozen or {}).items()}),
         "stage": stage.value,
@@ -139,6 +140,17 @@ def build_key(
         **{f"process.{name}": value for name, value in _kernel_choice().items()},
     }
     return CacheKey(tuple(factors.items()))
+
+
+def _custom_operators(graph: fx.Graph) -> str:
+    """Schemas of the operators that are not torch's own: another package may change them."""
+    found = {
+        str(node.target._schema)
+        for node in graph.nodes
+        if isinstance(node.target, torch._ops.OpOverload)
+        and node.target.namespace not in ("aten", "prims")
+    }
+    return "; ".join(sorted(found))
 
 
 def canonical(value: Any, where: str) -> str:
