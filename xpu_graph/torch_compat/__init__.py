@@ -41,7 +41,6 @@ __all__ = [
     "guard_count",
     "input_name",
     "input_origin",
-    "is_random",
     "is_static_input",
     "may_be_a_copy",
     "min_cut_rematerialization_partition",
@@ -137,12 +136,6 @@ def input_name(placeholder: fx.Node) -> str | None:
     """The name of the user's variable that a placeholder of Dynamo's graph stands for."""
     source = getattr(placeholder.meta.get("grapharg"), "source", None)
     return getattr(source, "local_name", None)
-
-
-def is_random(node: fx.Node) -> bool:
-    """Whether an operator draws from a random number generator."""
-    tags = getattr(node.target, "tags", ())
-    return torch.Tag.nondeterministic_seeded in tags
 
 
 def torch_decompositions(operators: Iterable[Any]) -> dict[Any, Callable[..., Any]]:

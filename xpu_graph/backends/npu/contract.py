@@ -13,6 +13,7 @@ from collections.abc import Collection
 import torch
 from torch import fx
 
+from xpu_graph import effects
 from xpu_graph.errors import BackendError
 from xpu_graph.fx import placeholders, storages_of, tensors_of, user_line
 
@@ -49,26 +50,10 @@ def mutated_inputs(graph: fx.Graph) -> list[fx.Node]:
     written = {
         storage
         for node in graph.nodes
-        for argument in _written(node)
+        for argument in effects.written_args(node)
         for storage in storages_of(argument)
     }
     return [node for node in placeholders(graph) if written & set(storages_of(node))]
-
-
-def _written(node: fx.Node) -> list[fx.Node]:
-    """The arguments that an operator call writes to."""
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-        return []
-    found: list[fx.Node] = []
-    for position, argument in enumerate(node.target._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        value = node.kwargs.get(argument.name)
-        if value is None and position < len(node.args):
-            value = node.args[position]
-        values = value if isinstance(value, (list, tuple)) else [value]
-        found += [entry for entry in values if isinstance(entry, fx.Node)]
-    return found
 
 
 def _wrong_kind(node: fx.Node) -> str | None:
@@ -117,14 +102,13 @@ def _wrong_operator(node: fx.Node, engine: str) -> str | None:
 
 def _lost_write(node: fx.Node, outer: Collection[int | None]) -> str | None:
     """The vendor finds a written input only as the first argument of ``<operator>_``."""
-    for argument in _written(node):
+    for argument in effects.written_args(node):
         if not set(storages_of(argument)) & set(outer):
             continue
         if argument.op != "placeholder":
             return f"it writes to {argument.name!r}, a view of an input; the write would be lost"
-        assert isinstance(node.target, torch._ops.OpOverload)
         is_first = bool(node.args) and node.args[0] is argument
-        if not is_first or not node.target._schema.name.endswith("_"):
+        if not is_first or not str(node.target).split(".")[1].endswith("_"):
             return (
                 f"it writes to the input {argument.name!r}, which the vendor sees only as the "
                 "first argument of an operator whose name ends in '_'"

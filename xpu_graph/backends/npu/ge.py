@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from xpu_graph import effects
 from xpu_graph.artifact import SerializableGraphModule
 from xpu_graph.backends.npu import engines
 from xpu_graph.backends.npu.artifact import CallPlan, NpuSerializableArtifact
@@ -18,7 +19,7 @@ from xpu_graph.backends.npu.option_table import MAX_AUTOTUNE
 from xpu_graph.backends.npu.vendor_graph import VendorGraph, cut
 from xpu_graph.errors import BackendError, NotCacheable
 from xpu_graph.fx import placeholders, shallow_copy, tensors_of, user_line
-from xpu_graph.torch_compat import add_tensor_metadata, is_random
+from xpu_graph.torch_compat import add_tensor_metadata
 
 
 def ge_compiler(
@@ -113,7 +114,7 @@ def _why_not_kept(gm: fx.GraphModule, plan: Plan) -> str | None:
         name = str(node.target)
         if node.op != "call_function":
             continue
-        if is_random(node):
+        if effects.is_random(node):
             return f"operator {name} draws random numbers, and the generator is this process's"
         if "stream" in name or "tagged_event" in name or "_user_stream" in str(node.args):
             return f"operator {name} names a stream or an event of this process"
