@@ -151,6 +151,10 @@ std::shared_ptr<Model> parse(const void* bytes, size_t size);
 // The type with a number of ge.proto.DataType; none for DT_UNDEFINED and types torch lacks.
 std::optional<at::ScalarType> type_of_proto(int64_t number);
 
+// The type with a number of ge.DataType, as attributes have it. Unsigned types that torch computes
+// little with are int64.
+at::ScalarType type_of_code(int64_t number);
+
 // "float16[2, 3]", for error texts.
 std::string words(const at::Tensor& value);
 

@@ -14,8 +14,8 @@ std::map<std::string, Entry>& kernels() {
 }
 
 // What is not computed: where values come from and go to.
-const std::set<std::string> kStructure = {"Data", "RefData", "Const", "Constant", "ConstPlaceHolder",
-                                          "NetOutput", "NoOp"};
+const std::set<std::string> kStructure = {
+    "Data", "RefData", "Const", "Constant", "ConstPlaceHolder", "NetOutput", "NoOp"};
 
 std::string signature(const Node& node, const Tensors& inputs) {
   std::ostringstream text;
@@ -125,6 +125,11 @@ Kernels::Kernels(std::initializer_list<std::pair<const char*, Kernel>> entries, 
 const Entry* find_kernel(const std::string& type) {
   auto found = kernels().find(type);
   return found == kernels().end() ? nullptr : &found->second;
+}
+
+at::ScalarType type_of_code(int64_t number) {
+  bool is_unsigned = number == 7 || number == 8 || number == 10;
+  return is_unsigned ? at::kLong : scalar_type(static_cast<int>(number));
 }
 
 std::string words(const at::Tensor& value) {

@@ -60,9 +60,10 @@ Attended attention(const Sequences& from, const Options& options) {
   for (int64_t batch = 0; batch < batches; ++batch) {
     auto queries = length(options.q_lengths, batch, tokens);
     auto keys = length(options.k_lengths, batch, from.k.size(2));
+    auto shift = of_batch(options.shift, batch, queries, keys);
+    auto mask = of_batch(options.mask, batch, queries, keys);
     auto one = attend(from.q[batch].narrow(1, 0, queries), from.k[batch].narrow(1, 0, keys),
-                      from.v[batch].narrow(1, 0, keys), of_batch(options.shift, batch, queries, keys),
-                      of_batch(options.mask, batch, queries, keys), {}, {}, options.rules);
+                      from.v[batch].narrow(1, 0, keys), shift, mask, {}, {}, options.rules);
     all.out[batch].narrow(1, 0, queries).copy_(one.out);
     all.largest[batch].narrow(1, 0, queries).copy_(one.largest);
     all.sum[batch].narrow(1, 0, queries).copy_(one.sum);
@@ -148,14 +149,38 @@ at::Generator generator(const Call& call) {
 template <class Function>
 Kernel random(Function fill) {
   return [fill](const Call& call) {
-    auto type = scalar_type(static_cast<int>(call.i("dtype", 0)));
+    auto type = type_of_code(call.i("dtype", 0));
     auto values = at::empty(call.ints("shape"), at::kFloat);
     fill(values, generator(call));
     return Tensors{values.to(type)};
   };
 }
 
+at::Generator seeded(const Call& call) {
+  return aclnn::generator(call.ints("seed").at(0), call.ints("offset").back());
+}
+Tensor drawn(const Call& call, double probability) {
+  return at::empty(call.ints("shape"), at::kFloat).bernoulli_(probability, seeded(call));
+}
+
 const Kernels randoms({
+    {"StatelessBernoulli",
+     [](const Call& call) {
+       auto type = type_of_code(call.i("dtype", 0));
+       auto prob = call.in("prob").to(at::kFloat);
+       if (prob.numel() == 1) return Tensors{drawn(call, prob.item<double>()).to(type)};
+       return Tensors{at::bernoulli(prob, seeded(call)).to(type)};
+     }},
+    // The mask has a number for each value here, not a bit; only DropOutDoMask reads it.
+    {"StatelessDropOutGenMask",
+     [](const Call& call) {
+       return Tensors{drawn(call, call.in("prob").item<double>()).to(at::kByte)};
+     }},
+    {"DropOutDoMask",
+     [](const Call& call) {
+       auto kept = call[1].to(at::kBool).reshape(call[0].sizes());
+       return Tensors{at::where(kept, call[0] / call[2], 0).to(call[0].scalar_type())};
+     }},
     {"StatelessRandomUniformV2",
      random([](Tensor& values, const at::Generator& from) { values.uniform_(0, 1, from); })},
     {"StatelessRandomNormalV2",

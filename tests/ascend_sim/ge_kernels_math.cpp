@@ -2,7 +2,6 @@
 #include "ge.h"
 
 #include <cmath>
-#include <limits>
 
 namespace sim::graph {
 
@@ -54,8 +53,6 @@ Tensor scaled(const Call& call) {
   double scale = call.f("scale", 1), shift = call.f("shift", 0);
   return scale == 1 && shift == 0 ? call[0] : call[0] * scale + shift;
 }
-
-at::ScalarType type_of(int64_t code) { return scalar_type(static_cast<int>(code)); }
 
 const Kernels functions({
     {"Abs", UNARY(at::abs)},
@@ -113,10 +110,10 @@ const Kernels functions({
 const Kernels functions_with_attributes({
     {"Bitcast",
      [](const Call& call) {
-       return Tensors{call[0].contiguous().view(type_of(call.i("type", 0)))};
+       return Tensors{call[0].contiguous().view(type_of_code(call.i("type", 0)))};
      }},
     {"Cast",
-     [](const Call& call) { return Tensors{call[0].to(type_of(call.i("dst_type", 0)))}; }},
+     [](const Call& call) { return Tensors{call[0].to(type_of_code(call.i("dst_type", 0)))}; }},
     {"Elu",
      [](const Call& call) {
        return Tensors{at::elu(call[0], call.f("alpha", 1), call.f("scale", 1),
@@ -141,7 +138,9 @@ const Kernels functions_with_attributes({
        return Tensors{at::clamp(call[0] * call.f("alpha", 1 / 6.0) + call.f("beta", 0.5), 0, 1)};
      }},
     {"LeakyRelu",
-     [](const Call& call) { return Tensors{at::leaky_relu(call[0], call.f("negative_slope", 0))}; }},
+     [](const Call& call) {
+       return Tensors{at::leaky_relu(call[0], call.f("negative_slope", 0))};
+     }},
     {"Muls", [](const Call& call) { return Tensors{call[0] * call.f("value", 1)}; }},
     {"NanToNum",
      [](const Call& call) {

@@ -62,7 +62,7 @@ const Kernels reductions({
     {"ReduceSumD", reduced(sum)},
     {"ReduceMeanWithCast",
      [](const Call& call) {
-       auto type = scalar_type(static_cast<int>(call.i("dtype", 0)));
+       auto type = type_of_code(call.i("dtype", 0));
        return Tensors{at::mean(call[0].to(type), axes_of(call), call.b("keep_dims", false))};
      }},
     {"ReduceStdV2",

@@ -8,7 +8,7 @@ namespace {
 using at::Tensor;
 
 at::ScalarType type_attribute(const Call& call, const char* name, int64_t fallback) {
-  return scalar_type(static_cast<int>(call.i(name, fallback)));
+  return type_of_code(call.i(name, fallback));
 }
 
 Tensor number_tensor(const Ints& values, at::ScalarType type) {
@@ -98,7 +98,11 @@ Kernel concatenated(const char* dimension) {
   return [dimension](const Call& call) {
     auto dim = call.in(dimension);
     auto axis = dim.defined() ? dim.item<int64_t>() : call.i(dimension, 0);
-    return Tensors{at::cat(call.list("x"), axis)};
+    auto parts = call.list("x");
+    for (auto& part : parts) {
+      if (part.dim() == 0) part = part.reshape({1});  // a number is a list of one
+    }
+    return Tensors{at::cat(parts, axis)};
   };
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 SIM_API int aclrtMalloc(void** pointer, size_t size, int policy);
 SIM_API int aclrtFree(void* pointer);
@@ -98,6 +99,32 @@ void give(ge::Tensor& output, const at::Tensor& value) {
   output.SetData(static_cast<uint8_t*>(memory), bytes, [](uint8_t* data) { aclrtFree(data); });
 }
 
+std::string option(const ge::Options& options, const char* name) {
+  auto found = options.find(ge::AscendString(name));
+  return found == options.end() ? "" : found->second.GetString();
+}
+
+// A graph with gears runs for the listed sizes only: "2,8;4,8" for the sizes that are -1.
+void check_gears(const Loaded& loaded, const std::vector<ge::Tensor>& inputs) {
+  auto gears = option(loaded.options, "ge.dynamicDims");
+  if (gears.empty()) return;
+  const auto& model = *loaded.graph->model;
+  std::string actual;
+  for (size_t index = 0; index < inputs.size(); ++index) {
+    const auto& sizes = model.nodes[model.data[index]].output_descriptions.at(0).sizes;
+    for (size_t dim = 0; dim < sizes.size(); ++dim) {
+      if (sizes[dim] >= 0) continue;
+      actual += (actual.empty() ? "" : ",") + std::to_string(inputs[index].GetShapeDim(dim));
+    }
+  }
+  std::istringstream each(gears);
+  for (std::string gear; std::getline(each, gear, ';');) {
+    if (gear == actual) return;
+  }
+  throw Refused(kParamInvalid, "the sizes " + actual + " of the inputs of graph " + model.name +
+                                   " are none of the gears " + gears);
+}
+
 }  // namespace
 
 std::shared_ptr<Summary> compile(const Model& model) {
@@ -123,13 +150,15 @@ std::shared_ptr<Summary> compile(const Model& model) {
   return summary;
 }
 
-int run_graph(const std::shared_ptr<Model>& model, void* stream,
-              const std::vector<ge::Tensor>& inputs, std::vector<ge::Tensor>& outputs) {
+int run_graph(const Loaded& loaded, void* stream, const std::vector<ge::Tensor>& inputs,
+              std::vector<ge::Tensor>& outputs) {
+  auto model = loaded.graph->model;
   if (inputs.size() != model->data.size()) {
     throw Refused(kParamInvalid, "graph " + model->name + " has " +
                                      std::to_string(model->data.size()) + " inputs, " +
                                      std::to_string(inputs.size()) + " are given");
   }
+  check_gears(loaded, inputs);
   outputs.resize(promised(*model).size());
   Tensors arguments;
   for (const auto& input : inputs) {

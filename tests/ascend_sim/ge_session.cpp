@@ -206,7 +206,7 @@ Status Session::RunGraphWithStreamAsync(uint32_t id, void* stream,
       throw sim::Refused(sim::kParamInvalid, "graph " + loaded->graph->name + " is not compiled");
     }
     ++loaded->runs;
-    return sim::graph::run_graph(loaded->graph->model, stream, inputs, outputs);
+    return sim::graph::run_graph(*loaded, stream, inputs, outputs);
   });
 }
 Status Session::RunGraph(uint32_t id, const std::vector<Tensor>& inputs,
@@ -252,18 +252,37 @@ Status CompiledGraphSummary::GetOutputDtypes(std::vector<DataType>& given) const
   return kSuccess;
 }
 
-// torchair asks whether an operator exists, and for attributes beyond those it knows.
+// torchair asks whether an installed CANN knows an operator with the inputs and attributes that it
+// is about to use. All inputs are known, and the attributes of the operators that it asks about.
 class Operator {
  public:
+  Operator() = default;
+  explicit Operator(const char* type) : type_(std::make_shared<std::string>(type)) {}
   virtual ~Operator() = default;
   Status UpdateInputDesc(const char* name, const TensorDesc& desc);
   Status GetAllIrAttrNamesAndTypes(std::map<AscendString, AscendString>& types) const;
 
  private:
-  std::shared_ptr<void> impl_;
+  std::shared_ptr<std::string> type_;
 };
 Status Operator::UpdateInputDesc(const char*, const TensorDesc&) { return kSuccess; }
-Status Operator::GetAllIrAttrNamesAndTypes(std::map<AscendString, AscendString>&) const {
+Status Operator::GetAllIrAttrNamesAndTypes(std::map<AscendString, AscendString>& types) const {
+  static const std::map<std::string, std::map<const char*, const char*>> known = {
+      {"ScatterPaKvCache",
+       {{"cache_mode", "VT_STRING"},
+        {"scatter_mode", "VT_STRING"},
+        {"strides", "VT_LIST_INT"},
+        {"offsets", "VT_LIST_INT"}}},
+      {"TransposeBatchMatMul",
+       {{"perm_x1", "VT_LIST_INT"},
+        {"perm_x2", "VT_LIST_INT"},
+        {"perm_y", "VT_LIST_INT"},
+        {"enable_hf32", "VT_BOOL"},
+        {"batch_split_factor", "VT_INT"}}},
+  };
+  auto found = type_ ? known.find(*type_) : known.end();
+  if (found == known.end()) return kSuccess;
+  for (const auto& [name, type] : found->second) types[name] = type;
   return kSuccess;
 }
 
@@ -273,6 +292,6 @@ class OperatorFactory {
   static Operator CreateOperator(const char* name, const char* type);
 };
 bool OperatorFactory::IsExistOp(const char*) { return true; }
-Operator OperatorFactory::CreateOperator(const char*, const char*) { return {}; }
+Operator OperatorFactory::CreateOperator(const char*, const char* type) { return Operator(type); }
 
 }  // namespace ge

@@ -58,7 +58,7 @@ ge::Status answer(const char* function, const std::function<int()>& body);
 std::shared_ptr<ge::CompiledGraphSummary> compile(const Model& model);
 
 // Put the execution of a graph on a stream, and fill in the outputs.
-int run_graph(const std::shared_ptr<Model>& model, void* stream,
-              const std::vector<ge::Tensor>& inputs, std::vector<ge::Tensor>& outputs);
+int run_graph(const Loaded& loaded, void* stream, const std::vector<ge::Tensor>& inputs,
+              std::vector<ge::Tensor>& outputs);
 
 }  // namespace sim::graph
