@@ -43,7 +43,9 @@ class TestLeastAndGreatest:
         check(aten.all.dim, VALUES[kind], 1, True)
 
 
-@pytest.mark.parametrize("operator", [aten.var.correction, aten.var_mean.correction], ids=str)
+@pytest.mark.parametrize(
+    "operator", [aten.std.correction, aten.var.correction, aten.var_mean.correction], ids=str
+)
 @pytest.mark.parametrize("keepdim", [True, False])
 @pytest.mark.parametrize("dims", [[0, 1], [-1], None], ids=str)
 @pytest.mark.parametrize("correction", [0, 1, 2, None])

@@ -7,10 +7,11 @@ fresh compilation and a stored one behave alike.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -130,7 +131,7 @@ class NpuSerializableArtifact(SerializableArtifact):
     def _run(self, inputs: list[Any]) -> list[torch.Tensor]:
         if self._device.is_current_stream_capturing():
             return self._run_inside_a_capture(inputs)
-        with self._lock:
+        with self._lock, self._ordinary_results():
             if threading.get_ident() != self._owner:
                 self._clones = True  # a thread's outputs must survive the other threads' calls
             if self._plan.keeps_inputs:
@@ -149,10 +150,26 @@ class NpuSerializableArtifact(SerializableArtifact):
                 self._compiled = None  # what failed once stays half made: it is not called again
                 raise BackendError(self._describe(error)) from error
             self._called = True
-            if self._clones:
-                return [result.clone() for result in results]
-            # The vendor gives the same object at every call, and the caller may reshape his.
-            return [result.detach() for result in results]
+            return [
+                result.clone() if self._clones or result.is_inference() else result.view_as(result)
+                for result in results
+            ]
+
+    @contextlib.contextmanager
+    def _ordinary_results(self) -> Iterator[None]:
+        """Give results that are ordinary tensors, whose views know what they view.
+
+        The vendor returns the same object at every call, and learns through a weak reference to it
+        whether its memory is in use when it captures again. So the caller gets a view, which keeps
+        the object while anything of it is held. In inference mode no view does; leaving it is
+        possible where no input, which may be a tensor of that mode, is written to. Else the
+        results are copied.
+        """
+        if torch.is_inference_mode_enabled() and not self._plan.mutated:
+            with torch.inference_mode(False), torch.no_grad():
+                yield
+        else:
+            yield
 
     def _ready(self, inputs: Sequence[Any]) -> Callable[..., Any]:
         """The compiled graph; made again after a failure, or where trusted memory moved."""
@@ -202,7 +219,14 @@ class NpuSerializableArtifact(SerializableArtifact):
         except NotCacheable:
             code = None
         place = engines.describe_failure(error, code, self._plan.lines)
-        return f"running what compiler 'ge' made in mode {self._plan.mode!r} failed{place}"
+        hint = ""
+        if "stale" in str(error):
+            hint = (
+                "; outputs of earlier calls are still held, or given back as inputs, while the "
+                "graph is captured for other parameters or sizes: use clone_output=True, or "
+                "reuse_graph_pool_in_same_fx=False"
+            )
+        return f"running what compiler 'ge' made in mode {self._plan.mode!r} failed{place}{hint}"
 
     @override
     def members(self) -> dict[str, bytes]:

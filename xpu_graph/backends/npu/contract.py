@@ -45,6 +45,29 @@ def check_graph(gm: fx.GraphModule, engine: str, copied: Collection[fx.Node]) ->
             )
 
 
+def check_host_inputs(gm: fx.GraphModule) -> None:
+    """Refuse a graph that writes to a tensor on the host: what runs there runs apart.
+
+    Raises:
+        BackendError: names the node and the input.
+    """
+    inputs = {
+        storage: node
+        for node in placeholders(gm.graph)
+        for value, storage in zip(tensors_of(node), storages_of(node), strict=True)
+        if value.device.type != DEVICE
+    }
+    for node in gm.graph.nodes:
+        for argument in effects.written_args(node):
+            for storage in storages_of(argument):
+                if storage in inputs:
+                    raise BackendError(
+                        f"compiler 'ge' cannot take node {node.name!r}: it writes to the input "
+                        f"{inputs[storage].name!r}, which is not on the NPU; move it there, or "
+                        f"choose compiler 'device_graph'{user_line(node)}"
+                    )
+
+
 def mutated_inputs(graph: fx.Graph) -> list[fx.Node]:
     """The placeholders that the graph writes to."""
     written = {
@@ -92,6 +115,9 @@ def _wrong_operator(node: fx.Node, engine: str) -> str | None:
     name = str(node.target)
     if engine == "npugraph_ex" and name.startswith("npu.npu_weight_quant_batchmatmul"):
         return f"npugraph_ex fails on {name}; choose mode 'reduce-overhead' or 'max-autotune'"
+    interleaved = "interleave" in (*node.args, *node.kwargs.values())
+    if engine == "max-autotune" and name.startswith("npu.npu_rotary_mul") and interleaved:
+        return f"torchair turns {name} with 'interleave' into the one that rotates halves"
     if name in ("npugraph_ex.wait.default", "npugraph_ex.record.default"):
         return (
             f"npugraph_ex drops {name} without a word, so nothing would wait; use torch.npu.Event, "

@@ -13,13 +13,16 @@ from xpu_graph.artifact import SerializableGraphModule
 from xpu_graph.backends.npu import engines
 from xpu_graph.backends.npu.artifact import CallPlan, NpuSerializableArtifact
 from xpu_graph.backends.npu.call_checks import describe_inputs
-from xpu_graph.backends.npu.contract import check_graph
+from xpu_graph.backends.npu.contract import check_graph, check_host_inputs
 from xpu_graph.backends.npu.option_checks import Plan
 from xpu_graph.backends.npu.option_table import MAX_AUTOTUNE
 from xpu_graph.backends.npu.vendor_graph import VendorGraph, cut
 from xpu_graph.errors import BackendError, NotCacheable
 from xpu_graph.fx import placeholders, shallow_copy, tensors_of, user_line
 from xpu_graph.torch_compat import add_tensor_metadata
+
+MODE_OF_EMBEDDING_BAG = 4
+"""Position of the argument ``mode``; weight, indices and offsets are always given."""
 
 
 def ge_compiler(
@@ -40,6 +43,7 @@ def ge_compiler(
     captures = mode != MAX_AUTOTUNE
     clones = captures and plan.value("clone_input")
     frozen = bool(plan.value("frozen_parameter"))
+    check_host_inputs(gm)
     graph = cut(gm, permute=clones)
     if frozen and not captures:
         graph.static = {i: kind for i, kind in graph.static.items() if kind == "given"}
@@ -51,7 +55,11 @@ def ge_compiler(
     _check_mutation_limit(graph, plan)
     add_tensor_metadata(graph.inner)
     device = _device_of(graph)
-    plan = _without_unsafe_cats(graph, plan)
+    plan = _without_unsafe_writes(graph, _without_unsafe_cats(graph, plan))
+    if not captures:
+        _say_defaults(graph)
+    if captures and not frozen:
+        plan = _without_shared_memory(graph, plan)
     with torch.get_device_module("npu").device(device):
         compiled = engines.compile_graph(graph, plan)
     call = CallPlan(
@@ -142,6 +150,46 @@ def _without_unsafe_cats(graph: VendorGraph, plan: Plan) -> Plan:
         if len(dtypes) > 1 or returned & set(parts):
             return plan.with_option("remove_cat_ops", False)
     return plan
+
+
+def _without_unsafe_writes(graph: VendorGraph, plan: Plan) -> Plan:
+    """Turn off what goes wrong where a graph writes to its inputs.
+
+    The vendor's removal of no-ops drops a copy of an input that is written to afterwards; and an
+    output whose value is also written to an input would lie in the caller's memory.
+    """
+    if not graph.mutated:
+        return plan
+    plan = plan.with_option("remove_noop_ops", False)
+    returned = set(graph.inner.graph.output_node().all_input_nodes)
+    for copy in graph.inner.graph.find_nodes(
+        op="call_function", target=torch.ops.aten.copy_.default
+    ):
+        if plan.mode != MAX_AUTOTUNE and copy.args[1] in returned:
+            return plan.with_option("input_inplace_pass", False)
+    return plan
+
+
+def _without_shared_memory(graph: VendorGraph, plan: Plan) -> Plan:
+    """Let captures for other parameters have memory of their own, unless the user chose.
+
+    Two modules of one class share a compiled graph and are captured each. In shared memory, a call
+    of one would overwrite the output of the other that it is given.
+    """
+    chosen = {"reuse_graph_pool_in_same_fx", "use_graph_pool"} & set(plan.options)
+    if chosen or "given" not in graph.static.values():
+        return plan
+    return plan.with_option("reuse_graph_pool_in_same_fx", False)
+
+
+def _say_defaults(graph: VendorGraph) -> None:
+    """Write out the mode of embedding bags: by default it is the sum, for torchair the mean."""
+    for node in graph.inner.graph.nodes:
+        if not str(node.target).startswith("aten._embedding_bag"):
+            continue
+        if len(node.args) <= MODE_OF_EMBEDDING_BAG and "mode" not in node.kwargs:
+            missing = (False, 0)[len(node.args) - 3 :]  # scale_grad_by_freq, mode
+            node.args = (*node.args, *missing)
 
 
 def _device_of(graph: VendorGraph) -> int:

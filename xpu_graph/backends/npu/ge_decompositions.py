@@ -68,6 +68,20 @@ def _var(
     return _var_mean(x, dim, correction=correction, keepdim=keepdim)[0]
 
 
+def _std(
+    x: Tensor,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> Any:
+    """Torchair has a converter, which fails for the last dimension without ``keepdim``."""
+    if x.is_complex():
+        return NotImplemented
+    wide = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+    return torch.sqrt(_var(wide, dim, correction=correction, keepdim=keepdim)).to(x.dtype)
+
+
 def _var_mean(
     x: Tensor,
     dim: Sequence[int] | None = None,
@@ -178,6 +192,7 @@ _OWN: dict[Any, Callable[..., Any]] = {
     aten.min.dim: _min_dim,
     aten.repeat_interleave.self_int: _repeat_interleave,
     aten.square.default: _square,
+    aten.std.correction: _std,
     aten.var.correction: _var,
     aten.var_mean.correction: _var_mean,
 }

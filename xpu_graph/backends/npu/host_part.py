@@ -22,6 +22,10 @@ _COPIES = (aten._to_copy.default, torch.ops.prims.device_put.default)
 """Operators that send a tensor to another device."""
 
 
+NUMBERS = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
+"""What a node's value may be where it computes with sizes."""
+
+
 def is_on_host(node: fx.Node) -> bool:
     """Whether the node's value is a tensor on the host."""
     value = node.meta.get("val")
@@ -52,7 +56,8 @@ def cut_before(
     frontier = [
         node
         for node in [*given[:inputs], *moved]
-        if (is_on_host(node) or node in moved)
+        if tensors_of(node)
+        and (is_on_host(node) or node in moved)
         and any(user not in host and user.op != "output" for user in node.users)
         and _can_be_sent(node)
     ]
@@ -69,8 +74,10 @@ def cut_before(
 
 
 def _runs_before(node: fx.Node, host: set[fx.Node]) -> bool:
-    if not node.all_input_nodes or not all(argument in host for argument in node.all_input_nodes):
+    if not all(argument in host for argument in node.all_input_nodes):
         return False
+    if isinstance(node.meta.get("val"), NUMBERS):
+        return effects.is_size_arithmetic(node) or str(node.target).startswith("aten.sym_")
     if not effects.is_deterministic(node) or not tensors_of(node):
         return False
     takes_host_data = all(

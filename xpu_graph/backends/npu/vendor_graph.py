@@ -26,7 +26,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from xpu_graph.backends.npu.contract import DEVICE, mutated_inputs
-from xpu_graph.backends.npu.host_part import cut_before, is_on_host
+from xpu_graph.backends.npu.host_part import NUMBERS, cut_before, is_on_host
 from xpu_graph.errors import BackendError
 from xpu_graph.fx import attribute, call_fake, mark, marks, placeholders, storages_of
 from xpu_graph.torch_compat import detect_fake_mode
@@ -217,7 +217,7 @@ def _needs_no_kernel(node: fx.Node) -> bool:
     if node.op != "call_function":
         return False
     value = node.meta.get("val")
-    if isinstance(value, (int, torch.SymInt)):
+    if isinstance(value, NUMBERS):
         return not _reads_values(node)
     if not isinstance(value, torch.Tensor) or not isinstance(node.target, torch._ops.OpOverload):
         return False
