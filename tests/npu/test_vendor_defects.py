@@ -133,6 +133,21 @@ def vendor_logs(monkeypatch):
 
 
 class TestWaitAndRecordAreDropped:
+    def test_bare(self):
+        """The text that the vendor generates has the call, and nothing is recorded."""
+
+        def insert(gm, example_inputs, config):
+            node = next(n for n in gm.graph.nodes if n.op == "call_function")
+            with gm.graph.inserting_after(node):
+                gm.graph.call_function(torch.ops.npugraph_ex.record.default, ())
+
+        x = torch.zeros(4).npu()
+        graph = bare_vendor(lambda x: x + 1, x, options={"post_grad_custom_post_pass": insert})
+        with ascend_sim.trace() as steps:
+            graph(x)
+        assert "record aclnnAdds" in steps
+        assert "record event" not in steps
+
     def test_ours_refuses_them(self):
         @torch.no_grad()
         def insert(gm):
@@ -176,6 +191,33 @@ class TestCaptureLimitOfOne:
                 assert run(x).cpu().tolist() == [1.0] * 4
             assert "replay" in steps
             assert "begin" in steps
+
+
+@each_capturing_mode
+class TestStaticKernelsRunTheGraphTwice:
+    @staticmethod
+    def program(cache, x):
+        cache.add_(x)
+        return cache * 2
+
+    def test_bare(self, mode):
+        cache, x = torch.zeros(4).npu(), torch.ones(4).npu()
+        graph = bare_vendor(
+            self.program,
+            cache,
+            x,
+            mode=mode,
+            options={"static_kernel_compile": True},
+            settings={"experimental_config.aclgraph._aclnn_static_shape_kernel": True},
+        )
+        graph(cache, x)
+        assert cache.cpu().tolist() == [2.0] * 4
+
+    def test_ours(self, mode):
+        cache, x = torch.zeros(4).npu(), torch.ones(4).npu()
+        run = compiled(self.program, mode, static_kernel_compile=True)
+        assert run(cache, x).cpu().tolist() == [2.0] * 4
+        assert cache.cpu().tolist() == [1.0] * 4
 
 
 class TestCatElimination:
