@@ -1,5 +1,9 @@
 """Kinds of faults that were found by trying to break the target; each compared with eager."""
 
+import os
+import subprocess
+
+import ascend_sim
 import pytest
 import torch
 from programs import CAPTURING, MODES, backend, compiled, refused
@@ -111,3 +115,27 @@ def test_a_write_to_a_host_input_with_device_graph():
     for times in (1, 2, 3):
         assert run(torch.ones(3).npu(), count).cpu().tolist() == [1.0 + times] * 3
         assert count.tolist() == [float(times)] * 3
+
+
+FIRST_GRAPH = """
+import torch
+from xpu_graph import npu_compiler
+layer = torch.nn.BatchNorm1d(8).eval()
+run = torch.compile(layer.npu(), backend=npu_compiler(mode="npugraph_ex"))
+x = torch.randn(4, 8)
+with torch.no_grad():
+    assert torch.allclose(run(x.npu()).cpu(), layer.cpu()(x), atol=1e-5)
+"""
+
+
+def test_the_first_graph_of_a_process():
+    """The vendor replaces fake implementations after Dynamo has traced the first graph."""
+    environment = {**os.environ, "XPUGRAPH_VERIFY": "each"}
+    done = subprocess.run(
+        ascend_sim.command("-c", FIRST_GRAPH),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -38,6 +38,7 @@ __all__ = [
     "evaluate_shape_guards",
     "fake_tracing",
     "foreach_copy",
+    "forget_fake_results",
     "guard_count",
     "input_name",
     "input_origin",
@@ -147,6 +148,11 @@ def torch_decompositions(operators: Iterable[Any]) -> dict[Any, Callable[..., An
         for operator in operators
         if operator in decomposition_table
     }
+
+
+def forget_fake_results() -> None:
+    """Empty torch's cache of fake results: an operator's fake implementation was replaced."""
+    FakeTensorMode.cache_clear()
 
 
 def add_tensor_metadata(gm: fx.GraphModule) -> None:

@@ -18,7 +18,7 @@ from xpu_graph.backends.npu.option_table import MAX_AUTOTUNE, NPUGRAPH_EX
 from xpu_graph.backends.surroundings import Surroundings
 from xpu_graph.errors import BackendError, ConfigError
 from xpu_graph.fx import placeholders
-from xpu_graph.torch_compat import input_name
+from xpu_graph.torch_compat import forget_fake_results, input_name
 
 _patch_lock = threading.Lock()
 _patched: list[bool] = []
@@ -55,6 +55,7 @@ def _vendor_decompositions(plan: Plan) -> dict[Any, Callable[..., Any]]:
             for package in (vendor.torchair(), vendor.npugraph_ex()):
                 utils = torchair._utils if package.__name__ == "torchair" else npugraph_ex._utils
                 utils.add_npu_patch({}, package.CompilerConfig())
+            forget_fake_results()  # Dynamo has traced this graph with the operators as they were
             _patched.append(True)
     chosen = npugraph_ex._utils if plan.mode == NPUGRAPH_EX else torchair._utils
     table: dict[Any, Callable[..., Any]] = dict(chosen.get_npu_default_decompositions())
