@@ -12,7 +12,12 @@ from programs import CAPTURING, MODES, backend, bare_vendor, compiled
 
 from xpu_graph import CacheError, NotCacheable, XpuGraphLocalCache, XpuGraphMemoryCache
 from xpu_graph.artifact import SerializableArtifact
-from xpu_graph.backends.npu import NpuSerializableArtifact, engines, npu_compile
+from xpu_graph.backends.npu import (
+    NpuSerializableArtifact,
+    engines,
+    ge_compiler,
+    npu_compile,
+)
 from xpu_graph.testing import capture
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -55,6 +60,12 @@ def unit_of(function, *inputs, **how):
     with torch.no_grad():
         (unit,) = capture(function, *inputs, **how)
     return unit
+
+
+def test_the_compiler_by_its_own_name():
+    unit = unit_of(lambda x: x + 1, torch.ones(4).npu())
+    artifact = ge_compiler(unit.gm, unit.fake_inputs, mode="npugraph_ex")
+    assert artifact(torch.ones(4).npu())[0].cpu().tolist() == [2.0] * 4
 
 
 @pytest.mark.parametrize("mode", CAPTURING)

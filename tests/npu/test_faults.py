@@ -139,3 +139,23 @@ def test_the_first_graph_of_a_process():
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+ALONE_FIRST = """
+import torch
+from xpu_graph.backends.npu import npu_compile
+from xpu_graph.testing import capture
+with torch.no_grad():
+    (unit,) = capture(lambda x: x + 1, torch.ones(4).npu())
+npu_compile(unit.gm, unit.fake_inputs, mode="npugraph_ex")
+import torchair
+torchair.get_npu_backend()
+"""
+
+
+def test_the_compiler_used_alone_imports_the_packages_in_order():
+    """npugraph_ex imported first breaks torchair for the rest of the process."""
+    done = subprocess.run(
+        ascend_sim.command("-c", ALONE_FIRST), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -22,7 +22,7 @@ from xpu_graph.backends import inductor
 from xpu_graph.backends.device_graph import DeviceGraphOptions, device_graph_compiler
 from xpu_graph.backends.npu import identity, vendor
 from xpu_graph.backends.npu.artifact import NpuSerializableArtifact
-from xpu_graph.backends.npu.ge import ge_compiler, has_triton_kernel
+from xpu_graph.backends.npu.ge import compile_with_ge, has_triton_kernel
 from xpu_graph.backends.npu.option_checks import Plan, read_options
 from xpu_graph.backends.npu.triton_ascend import inductor_compiler, why_not_triton
 from xpu_graph.backends.npu.vendor import attach
@@ -128,7 +128,25 @@ def npu_compile(
             static_inputs=_static_positions(gm, plan),
             options=DeviceGraphOptions(**plan.compiler_options),
         )
-    return ge_compiler(gm, fake_inputs, plan)
+    return compile_with_ge(gm, fake_inputs, plan)
+
+
+def ge_compiler(
+    gm: fx.GraphModule, fake_inputs: Sequence[Any], **config: Any
+) -> NpuSerializableArtifact:
+    """Compile an inference graph with compiler ``ge``.
+
+    Args:
+        gm: an ATen graph.
+        fake_inputs: its inputs, in placeholder order.
+        config: the options of the target, without ``compiler``; no mode is ``max-autotune``.
+
+    Raises:
+        ConfigError: an option is not legal.
+        BackendError: the graph cannot be compiled.
+    """
+    _mark_static_inputs(gm)
+    return compile_with_ge(gm, fake_inputs, read_options({**config, "compiler": "ge"}))
 
 
 def _mark_static_inputs(gm: fx.GraphModule) -> None:

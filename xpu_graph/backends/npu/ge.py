@@ -25,7 +25,7 @@ MODE_OF_EMBEDDING_BAG = 4
 """Position of the argument ``mode``; weight, indices and offsets are always given."""
 
 
-def ge_compiler(
+def compile_with_ge(
     gm: fx.GraphModule, fake_inputs: Sequence[Any], plan: Plan
 ) -> NpuSerializableArtifact:
     """Compile a graph with torchair or npugraph_ex.

@@ -18,6 +18,8 @@ from types import ModuleType
 
 import torch
 
+from xpu_graph.errors import BackendUnavailable
+
 _lock = threading.Lock()
 _state: dict[str, str | None] = {}
 """``"packages"`` -> why they cannot be imported here, None where they are; empty before the try."""
@@ -48,13 +50,28 @@ def attach() -> None:
 
 
 def torchair() -> ModuleType:
-    """The module ``torchair``."""
-    return importlib.import_module("torchair")
+    """The module ``torchair``.
+
+    Raises:
+        BackendUnavailable: something is missing here.
+    """
+    return _package("torchair")
 
 
 def npugraph_ex() -> ModuleType:
-    """The module ``npugraph_ex``; torchair is imported before it."""
-    return importlib.import_module("npugraph_ex")
+    """The module ``npugraph_ex``; torchair is imported before it.
+
+    Raises:
+        BackendUnavailable: something is missing here.
+    """
+    return _package("npugraph_ex")
+
+
+def _package(name: str) -> ModuleType:
+    reason = missing()  # imports both, in their order, where nobody has
+    if reason is not None:
+        raise BackendUnavailable(reason)
+    return importlib.import_module(name)
 
 
 def _import_packages() -> str | None:
