@@ -23,3 +23,9 @@ else:
 
 def pytest_report_header():
     return f"tests/npu is left out: {WHY_NOT}" if WHY_NOT else None
+
+
+if WHY_NOT is None:
+    from xpu_graph.backends.npu import vendor
+
+    vendor.attach()  # a bare vendor call of a test may come first, and the import order counts
