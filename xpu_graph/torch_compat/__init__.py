@@ -18,12 +18,16 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import RestartAnalysis, SkipFrame
 from torch._dynamo.source import LocalSource
-from torch._guards import TracingContext, detect_fake_mode, tracing
+from torch._guards import TracingContext, detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.graph import _BoxedCodeGen
-from torch.utils._python_dispatch import _disable_current_modes
 
 from xpu_graph.errors import NotCacheable
+from xpu_graph.torch_compat.modes import (
+    custom_operators_unchecked,
+    fake_tracing,
+    no_dispatch_modes,
+)
 
 __all__ = [
     "DYNAMO_CONTROL_FLOW",
@@ -32,6 +36,7 @@ __all__ = [
     "add_tensor_metadata",
     "aot_autograd",
     "boxed_forward",
+    "custom_operators_unchecked",
     "debug_directory",
     "default_partition",
     "detect_fake_mode",
@@ -88,27 +93,6 @@ def may_be_a_copy(operator: torch._ops.OpOverload) -> bool:
 
 DYNAMO_CONTROL_FLOW: tuple[type[Exception], ...] = (RestartAnalysis, SkipFrame)
 """What Dynamo raises to itself, through a backend that runs it again: no errors, let them pass."""
-
-
-def no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
-    """Run on real tensors although a fake or tracing mode is active."""
-    return _disable_current_modes()
-
-
-@contextlib.contextmanager
-def fake_tracing(mode: FakeTensorMode | None) -> Iterator[None]:
-    """Let code find a fake mode in the tracing context, where AOTAutograd has made none.
-
-    With None, hide every mode and context that is active.
-    """
-    if mode is None:
-        with no_dispatch_modes(), tracing(None):
-            yield
-    elif TracingContext.try_get() is not None:
-        yield
-    else:
-        with tracing(TracingContext(mode)):
-            yield
 
 
 def boxed_forward(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:

@@ -23,7 +23,7 @@ from xpu_graph.backends.npu import engines
 from xpu_graph.backends.npu.call_checks import InputCheck, InputChecker
 from xpu_graph.errors import BackendError, CacheError, NotCacheable
 from xpu_graph.tensor_codec import decode_tensors, encode_tensors, layout_of, span_of, with_layout
-from xpu_graph.torch_compat import DYNAMO_CONTROL_FLOW
+from xpu_graph.torch_compat import DYNAMO_CONTROL_FLOW, custom_operators_unchecked
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class NpuSerializableArtifact(SerializableArtifact):
     def _run(self, inputs: list[Any]) -> list[torch.Tensor]:
         if self._device.is_current_stream_capturing():
             return self._run_inside_a_capture(inputs)
-        with self._lock, self._ordinary_results():
+        with self._lock, self._ordinary_results(), custom_operators_unchecked():
             if threading.get_ident() != self._owner:
                 self._clones = True  # a thread's outputs must survive the other threads' calls
             if self._plan.keeps_inputs:
