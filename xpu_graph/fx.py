@@ -12,7 +12,9 @@ from torch.utils import _pytree as pytree
 from xpu_graph.torch_compat import (
     FakeTensorMode,
     detect_fake_mode,
+    free_unbacked_symbols,
     may_be_a_copy,
+    refused_guards,
     storage_id,
     suppressed_guards,
 )
@@ -119,8 +121,22 @@ def is_static(tensor: torch.Tensor) -> bool:
     return all(isinstance(size, int) for size in sizes)
 
 
+def is_unbacked(node: fx.Node) -> bool:
+    """Whether a size in the node's fake value is known at run time only, such as a count."""
+    leaves = pytree.tree_leaves(node.meta.get("val"))
+    return any(
+        (isinstance(leaf, torch.Tensor) and not is_static(leaf))
+        or isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool))
+        for leaf in leaves
+    ) and bool(free_unbacked_symbols(leaves))
+
+
 def geometry_difference(
-    old: torch.Tensor, new: torch.Tensor, *, ignore_offset: bool = False
+    old: torch.Tensor,
+    new: torch.Tensor,
+    *,
+    ignore_offset: bool = False,
+    ignore_layout: bool = False,
 ) -> str | None:
     """What a reader could tell apart about two tensors of equal content; None for nothing.
 
@@ -128,6 +144,7 @@ def geometry_difference(
         old: a tensor.
         new: another.
         ignore_offset: do not compare storage offsets. Torch's cache of fake results forgets them.
+        ignore_layout: do not compare strides and storage offsets.
     """
     if type(old) is not type(new):
         return f"a {type(old).__name__} would become a {type(new).__name__}"
@@ -138,9 +155,11 @@ def geometry_difference(
             return f"{name} {getattr(old, name)} would become {getattr(new, name)}"
     if old.layout != torch.strided:
         return None
-    if not all(map(same_size, old.stride(), new.stride())):
+    if not ignore_layout and not all(map(same_size, old.stride(), new.stride())):
         return f"stride {old.stride()} would become {new.stride()}"
-    if not ignore_offset and not same_size(old.storage_offset(), new.storage_offset()):
+    if not (ignore_offset or ignore_layout) and not same_size(
+        old.storage_offset(), new.storage_offset()
+    ):
         return "the storage offset would change"
     if old.is_conj() != new.is_conj() or old.is_neg() != new.is_neg():
         return "a lazy conjugate or negative bit would change"
@@ -178,11 +197,27 @@ def run_fake(node: fx.Node, mode: FakeTensorMode | None) -> Any:
     return call_fake(node.target, args, kwargs, mode)
 
 
-def call_fake(target: Any, args: Any, kwargs: Any, mode: FakeTensorMode | None) -> Any:
-    """Call an operator on fake values; adds no guard."""
+def call_fake(
+    target: Any, args: Any, kwargs: Any, mode: FakeTensorMode | None, *, ask: bool = True
+) -> Any:
+    """Call an operator on fake values; adds no guard.
+
+    Args:
+        target: the operator.
+        args: fake values.
+        kwargs: the same by name.
+        mode: their mode.
+        ask: whether the operator may ask for facts about sizes that are not known, and is answered
+            for the sizes that were traced. Right for what the program calls; a call that was
+            not in the program has to do without.
+
+    Raises:
+        NeedsGuard: ``ask`` is False, and the operator asked.
+    """
     if mode is None:
         return target(*args, **kwargs)
-    with mode, suppressed_guards(mode), torch.no_grad():
+    guards = suppressed_guards(mode) if ask else refused_guards(mode)
+    with mode, guards, torch.no_grad():
         return target(*args, **kwargs)
 
 

@@ -4,6 +4,7 @@ import torch
 from xpu_graph import fx as graph_facts
 from xpu_graph.passes.rewriter import Rewriter
 from xpu_graph.testing import capture
+from xpu_graph.torch_compat import guard_count
 
 aten = torch.ops.aten
 
@@ -194,12 +195,91 @@ def test_replace_with_call_does_not_move_a_read_over_a_write(rewriter_of):
     assert reason(rewriter) == "a read would move across a write"
 
 
-def test_replace_with_call_refuses_symbols():
-    unit = capture(lambda x: (x + x).cos(), torch.ones(3), dynamic=True)[0]
-    unit.rewriter = Rewriter(unit)
-    add, x = (next(n for n in unit.gm.graph.nodes if n.name == k) for k in ("add", "arg1_1"))
-    assert unit.rewriter.replace_with_call(add, aten.mul.Tensor, (x, 2)) is None
+@pytest.fixture
+def dynamic():
+    """A unit of symbolic sizes, and its nodes by name."""
+
+    def dynamic(function, *inputs):
+        unit = capture(function, *inputs, dynamic=True)[0]
+        unit.rewriter = Rewriter(unit)
+        return unit, {node.name: node for node in unit.gm.graph.nodes}
+
+    return dynamic
+
+
+def test_replace_with_call_of_symbolic_sizes(dynamic):
+    unit, nodes = dynamic(lambda x: (x + x).cos(), torch.ones(3))
+    before = guard_count(unit.fake_inputs)
+    new = unit.rewriter.replace_with_call(nodes["add"], aten.mul.Tensor, (nodes["arg1_1"], 2))
+    assert new.meta["val"].shape == nodes["arg1_1"].meta["val"].shape
+    assert guard_count(unit.fake_inputs) == before
+
+
+def test_a_call_that_would_need_a_guard_is_refused(dynamic):
+    unit, nodes = dynamic(lambda x, y: (x.sin(), y.cos()), torch.ones(3), torch.ones(4))
+    before = guard_count(unit.fake_inputs)
+    x, other = (nodes[name] for name in ("arg1_1", "arg2_1"))
+    if isinstance(x.meta["val"], torch.SymInt):
+        x, other = other, x
+    assert unit.rewriter.replace_with_call(nodes["sin"], aten.view.default, (x, [other])) is None
+    assert reason(unit.rewriter) == "it would need a guard on a size"
+    assert guard_count(unit.fake_inputs) == before
+
+
+def test_a_symbol_is_no_literal(dynamic):
+    unit, nodes = dynamic(lambda x: x.sin(), torch.ones(3))
+    x = nodes["arg1_1"]
+    shape = list(x.meta["val"].shape)
+    assert unit.rewriter.replace_with_call(nodes["sin"], aten.view.default, (x, shape)) is None
     assert reason(unit.rewriter) == "sizes are symbolic"
+
+
+def test_sizes_known_at_run_time_only_are_refused(dynamic):
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        unit, nodes = dynamic(lambda x: x.nonzero().sin(), torch.ones(3))
+    count = nodes["nonzero"]
+    assert unit.rewriter.replace_with_call(nodes["sin"], aten.cos.default, (count,)) is None
+    assert reason(unit.rewriter) == "a size is known at run time only"
+
+
+def test_replace_with_calls(rewriter_of):
+    rewriter, nodes = rewriter_of(lambda x: x.view(6).sin().cos(), torch.ones(2, 3))
+    new = rewriter.replace_with_calls(
+        nodes["sin"],
+        lambda call: call(aten.view.default, call(aten.sin.default, nodes["x_1"]), [6]),
+    )
+    assert [str(n.target) for n in rewriter.graph.nodes if n.op == "call_function"] == [
+        "aten.sin.default",
+        "aten.view.default",
+        "aten.cos.default",
+    ]
+    assert new.meta["val"].shape == (6,)
+    assert all(graph_facts.has_provenance(n) for n in (new, new.args[0]))
+    assert rewriter.firings == {"test": 1}
+    assert new in rewriter.touched_since(len(nodes))
+
+
+def test_calls_that_the_last_one_does_not_need_are_not_added(rewriter_of):
+    rewriter, nodes = rewriter_of(lambda x: x.sin().cos(), torch.ones(3))
+
+    def build(call):
+        call(aten.exp.default, nodes["x_1"])
+        return call(aten.tan.default, nodes["x_1"])
+
+    assert rewriter.replace_with_calls(nodes["sin"], build) is not None
+    assert "exp" not in text_of(rewriter)
+
+
+def test_a_draft_that_fails_touches_nothing(rewriter_of):
+    rewriter, nodes = rewriter_of(lambda x: x.sin().cos(), torch.ones(3))
+    before = text_of(rewriter)
+
+    def build(call):
+        return call(aten.view.default, call(aten.sin.default, nodes["x_1"]), [5])
+
+    assert rewriter.replace_with_calls(nodes["sin"], build) is None
+    assert text_of(rewriter) == before
+    assert "does not take these arguments" in reason(rewriter)
 
 
 def test_replace_with_constant(rewriter_of):

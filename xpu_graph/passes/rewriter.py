@@ -7,7 +7,6 @@ is sound for readers outside the pattern (outputs, aliases, mutations) is decide
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -17,15 +16,10 @@ from torch import fx
 
 from xpu_graph import effects
 from xpu_graph import fx as graph_facts
-from xpu_graph.fx import aten
+from xpu_graph.passes.drafts import Call, Draft, DraftRefused
 from xpu_graph.passes.memory import Memory, storages_in
+from xpu_graph.passes.readers import Readers
 from xpu_graph.stage import Unit
-
-_READS_WHOLE_STORAGE = frozenset(
-    {aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default}
-)
-_FAKE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError)
-"""What operators raise on arguments they do not take."""
 
 
 class Rewriter:
@@ -35,7 +29,6 @@ class Rewriter:
         memory: who shares memory with whom.
         fake_mode: the mode the graph's fake values belong to.
         applied: how many changes were made so far.
-        clock: grows with every change; see ``touched_since``.
         firings: applied rewrites, by pass.
         refusals: refused rewrites, by (pass, reason).
         pass_name: the pass that is at work.
@@ -49,12 +42,12 @@ class Rewriter:
         self.memory = Memory(self.graph)
         self.fake_mode = graph_facts.fake_mode_of(self.graph)
         self.applied = 0
-        self.clock = 1
         self.firings: Counter[str] = Counter()
         self.refusals: Counter[tuple[str, str]] = Counter()
         self.pass_name = ""
         self._allow = allow
-        self._stamp: dict[fx.Node, int] = dict.fromkeys(self.graph.nodes, 1)
+        self._log: list[fx.Node] = list(self.graph.nodes)
+        self._stamp: dict[fx.Node, int] = dict.fromkeys(self._log, 1)
 
     # --- what passes ask ----------------------------------------------------------------------
 
@@ -62,13 +55,17 @@ class Rewriter:
         """Whether the node is still in the graph."""
         return node in self._stamp
 
+    @property
+    def clock(self) -> int:
+        """A time that grows with every change; see ``touched_since``."""
+        return len(self._log)
+
     def touched_since(self, clock: int) -> list[fx.Node]:
         """The nodes that were made, or whose neighbours changed, after a time; in graph order."""
         if clock == 0:
             return list(self.graph.nodes)
-        if clock >= self.clock:
-            return []
-        return sorted(node for node, stamp in self._stamp.items() if stamp > clock)
+        touched = dict.fromkeys(self._log[clock:])
+        return sorted(node for node in touched if node in self._stamp)
 
     def is_touched_since(self, node: fx.Node, clock: int) -> bool:
         """Whether a node of the graph was touched after a time."""
@@ -96,53 +93,90 @@ class Rewriter:
         """Record that the current pass declined a rewrite, and why."""
         self.refusals[self.pass_name, reason] += 1
 
-    def replace(self, old: fx.Node, new: fx.Node) -> bool:
+    def replace(self, old: fx.Node, new: fx.Node, *, relayout: bool = False) -> bool:
         """Let all users of ``old`` read ``new`` instead, if nobody can tell the difference.
 
         Args:
             old: the node that goes.
             new: a node before every user of ``old``, whose content is the same.
+            relayout: whether ``new`` may have other strides. What reads it then gets the strides
+                that follow, outputs excepted; kernels may round differently, so level2.
 
         Returns:
             Whether it was done. If not, the reason was recorded.
         """
-        moved = self._views_to_move(old, new.meta.get("val"), new)
+        moved = self._values_to_move(old, new.meta.get("val"), new, relayout)
         if moved is None:
             return False
         self._substitute(old, new, moved)
         return True
 
     def replace_with_call(
-        self, old: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+        self,
+        old: fx.Node,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None = None,
+        *,
+        relayout: bool = False,
     ) -> fx.Node | None:
         """Replace a node by a new call whose fake value must equal the old one.
+
+        Args:
+            old: the node that goes.
+            target: the operator that takes its place.
+            args: its arguments; nodes before ``old``, and literals.
+            kwargs: the same by name.
+            relayout: see ``replace``.
 
         Returns:
             The new node, or None where it was refused; the reason was then recorded.
         """
-        kwargs = kwargs or {}
-        read: list[fx.Node] = []
-        fx.map_arg((args, kwargs), read.append)
-        if not all(
-            graph_facts.is_static(tensor)
-            for node in (old, *read)
-            for tensor in graph_facts.tensors_of(node)
-        ):
-            self.refuse("sizes are symbolic")
-            return None
+        return self.replace_with_calls(
+            old, lambda call: call(target, *args, **(kwargs or {})), relayout=relayout
+        )
+
+    def replace_with_calls(
+        self, old: fx.Node, build: Callable[[Draft], Call], *, relayout: bool = False
+    ) -> fx.Node | None:
+        """Replace a node by several new calls; the last one's value must equal the old one.
+
+            rewriter.replace_with_calls(old, lambda call: call(aten.view.default, call(relu, x), s))
+
+        Args:
+            old: the node that goes.
+            build: given a ``Draft``; calling that makes a call, whose result further calls may
+                take. Nothing is added to the graph before all checks have passed. New calls must
+                be deterministic and write to nothing.
+            relayout: see ``replace``.
+
+        Returns:
+            The last of the new nodes, or None where it was refused; the reason was then recorded.
+        """
+        draft = Draft(self.fake_mode)
         try:
-            fakes = fx.map_arg((args, kwargs), lambda argument: argument.meta["val"])
-            value = graph_facts.call_fake(target, *fakes, self.fake_mode)
-        except _FAKE_ERRORS as error:
-            self.refuse(f"{target} does not take these arguments ({type(error).__name__})")
+            result = build(draft)
+        except DraftRefused as reason:
+            self.refuse(str(reason))
             return None
-        is_view = set(storages_in(value)) <= set(self.memory.storages(old))
+        is_view = set(storages_in(result.value)) <= set(self.memory.storages(old))
         if not is_view and any(
-            self.is_written(node) for node in read if node not in old.all_input_nodes
+            self.is_written(node) for node in draft.read if node not in old.all_input_nodes
         ):
             self.refuse("a read would move across a write")
             return None
-        return self._insert(old, "call_function", target, args, kwargs, value)
+        moved = self._values_to_move(old, result.value, None, relayout)
+        if moved is None:
+            return None
+        made: dict[Call, fx.Node] = {}
+        for call in draft.calls:
+            args, kwargs = draft.map((call.args, call.kwargs), lambda node: node, made.__getitem__)
+            made[call] = self._create(old, "call_function", call.target, args, kwargs, call.value)
+        new = made[result]
+        self._substitute(old, new, moved)
+        for node in reversed(made.values()):
+            self.erase_if_dead(node)
+        return new
 
     def replace_with_constant(self, old: fx.Node, name: str, tensor: torch.Tensor) -> bool:
         """Replace a node by a tensor that the module owns under ``name``."""
@@ -151,16 +185,12 @@ class Rewriter:
             return False
         mode = self.fake_mode
         value = mode.from_tensor(tensor, static_shapes=True) if mode is not None else tensor
-        node = self._insert(
-            old,
-            "get_attr",
-            name,
-            (),
-            {},
-            value,
-            prepare=lambda: self.unit.gm.register_buffer(name, tensor, persistent=False),
-        )
-        return node is not None
+        moved = self._values_to_move(old, value, None)
+        if moved is None:
+            return False
+        self.unit.gm.register_buffer(name, tensor, persistent=False)
+        self._substitute(old, self._create(old, "get_attr", name, (), {}, value), moved)
+        return True
 
     def erase(self, node: fx.Node) -> bool:
         """Remove a node nobody uses, as a rewrite of its own; see ``erase_if_dead``."""
@@ -192,58 +222,24 @@ class Rewriter:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _views_to_move(
-        self, old: fx.Node, value: Any, new: fx.Node | None
+    def _values_to_move(
+        self, old: fx.Node, value: Any, new: fx.Node | None, relayout: bool = False
     ) -> dict[fx.Node, Any] | None:
         """Every check of a replacement of ``old``; touches nothing.
 
         Returns:
-            The fake values that views of ``old`` will have, or None where it was refused.
+            The fake values that readers of ``old`` will have, or None where it was refused.
         """
-        reason = graph_facts.value_difference(old.meta.get("val"), value)
-        if reason is None and new is not None:
-            reason = self.memory.why_not_same_object(old, new)
-        moved: dict[fx.Node, Any] = {}
-        storages = storages_in(value)
-        if reason is None and (None in storages or storages != self.memory.storages(old)):
-            reason = self._recompute_views(old, value, moved)
-            if reason is None:
-                reason = self.memory.why_not_move(old, value, moved)
+        readers = Readers(old, value, self.memory, self.fake_mode, relayout)
+        reason = readers.why_not(new)
         if reason is None and not self._allow(self.unit, self.pass_name):
             reason = "out of fuel"
         if reason is not None:
             self.refuse(reason)
             return None
-        return moved
+        return readers.moved
 
-    def _recompute_views(self, old: fx.Node, value: Any, moved: dict[fx.Node, Any]) -> str | None:
-        """Fill ``moved`` with the values of what shares memory with ``old``, or say why not."""
-        stale = set(self.memory.storages(old))
-        pending = list(old.users)
-        heapq.heapify(pending)
-        while pending:
-            node = heapq.heappop(pending)
-            if node in moved or node.op == "output" or not stale & set(self.memory.storages(node)):
-                continue
-            if node.target in _READS_WHOLE_STORAGE:
-                return "a view reads memory beyond the tensor"
-            args, kwargs = fx.map_arg(
-                (node.args, node.kwargs),
-                lambda used: value if used is old else moved.get(used, used.meta.get("val")),
-            )
-            try:
-                fresh = graph_facts.call_fake(node.target, args, kwargs, self.fake_mode)
-            except _FAKE_ERRORS as error:
-                return f"a view of it could not be made again ({type(error).__name__})"
-            difference = graph_facts.value_difference(node.meta.get("val"), fresh)
-            if difference is not None:
-                return f"in a view, {difference}"
-            moved[node] = fresh
-            for user in node.users:
-                heapq.heappush(pending, user)
-        return None
-
-    def _insert(
+    def _create(
         self,
         old: fx.Node,
         op: str,
@@ -251,19 +247,14 @@ class Rewriter:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         value: Any,
-        prepare: Callable[[], None] = lambda: None,
-    ) -> fx.Node | None:
-        moved = self._views_to_move(old, value, None)
-        if moved is None:
-            return None
-        prepare()
+    ) -> fx.Node:
         with self.graph.inserting_before(old):
             node = self.graph.create_node(op, target, args, kwargs)
         node.meta["val"] = value
         graph_facts.inherit_provenance(node, old)
-        self._stamp[node] = self.clock
+        self._stamp[node] = 0
+        self._changed(node)
         self.memory.add(node)
-        self._substitute(old, node, moved)
         return node
 
     def _substitute(self, old: fx.Node, new: fx.Node, moved: dict[fx.Node, Any]) -> None:
@@ -278,7 +269,7 @@ class Rewriter:
         self.erase_if_dead(old)
 
     def _changed(self, *nodes: fx.Node) -> None:
-        self.clock += 1
         for node in nodes:
             if node in self._stamp:
-                self._stamp[node] = self.clock
+                self._log.append(node)
+                self._stamp[node] = len(self._log)

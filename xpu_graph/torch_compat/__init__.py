@@ -20,6 +20,8 @@ from torch._dynamo.exc import RestartAnalysis, SkipFrame
 from torch._dynamo.source import LocalSource
 from torch._guards import TracingContext, detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import _ShapeEnvGuardError as NeedsGuard
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.graph import _BoxedCodeGen
 
 from xpu_graph.errors import NotCacheable
@@ -33,6 +35,7 @@ __all__ = [
     "DYNAMO_CONTROL_FLOW",
     "FakeTensor",
     "FakeTensorMode",
+    "NeedsGuard",
     "add_tensor_metadata",
     "aot_autograd",
     "boxed_forward",
@@ -44,6 +47,7 @@ __all__ = [
     "fake_tracing",
     "foreach_copy",
     "forget_fake_results",
+    "free_unbacked_symbols",
     "guard_count",
     "input_name",
     "input_origin",
@@ -53,6 +57,7 @@ __all__ = [
     "mutated_outside",
     "neg_view",
     "no_dispatch_modes",
+    "refused_guards",
     "shape_facts",
     "shape_guards",
     "static_inputs",
@@ -202,9 +207,9 @@ def _shape_env(values: Sequence[Any]) -> Any:
 
 
 def guard_count(values: Sequence[Any]) -> int:
-    """How many guards the shape environment of these fake values holds."""
+    """How many guards and deferred assertions the shape environment of these fake values holds."""
     env = _shape_env(values)
-    return len(env.guards) if env is not None else 0
+    return len(env.guards) + env.num_deferred_runtime_asserts if env is not None else 0
 
 
 def shape_facts(values: Sequence[Any]) -> list[str]:
@@ -306,6 +311,20 @@ def suppressed_guards(mode: FakeTensorMode) -> Iterator[None]:
         yield
     else:
         with mode.shape_env.suppress_guards():
+            yield
+
+
+@contextlib.contextmanager
+def refused_guards(mode: FakeTensorMode) -> Iterator[None]:
+    """Run fake operators that may use what is known of sizes, and ask for nothing else.
+
+    Raises:
+        NeedsGuard: a fact about a size is not known, so relying on it would need a guard.
+    """
+    if mode.shape_env is None:
+        yield
+    else:
+        with mode.shape_env.error_on_new_guards():
             yield
 
 
