@@ -66,6 +66,7 @@ class Draft:
                 self.map(args, lambda node: node.meta["val"], lambda call: call.value),
                 self.map(kwargs, lambda node: node.meta["val"], lambda call: call.value),
                 self.fake_mode,
+                ask=False,
             )
         except NeedsGuard as error:
             raise DraftRefused("it would need a guard on a size") from error

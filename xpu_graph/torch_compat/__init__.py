@@ -6,10 +6,9 @@ Each entry says what it is for. A torch release that moves one is answered here 
 from __future__ import annotations
 
 import ast
-import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -20,11 +19,15 @@ from torch._dynamo.exc import RestartAnalysis, SkipFrame
 from torch._dynamo.source import LocalSource
 from torch._guards import TracingContext, detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import _ShapeEnvGuardError as NeedsGuard
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.graph import _BoxedCodeGen
 
 from xpu_graph.errors import NotCacheable
+from xpu_graph.torch_compat.guards import (
+    NeedsGuard,
+    free_unbacked_symbols,
+    refused_guards,
+    suppressed_guards,
+)
 from xpu_graph.torch_compat.modes import (
     custom_operators_unchecked,
     fake_tracing,
@@ -63,6 +66,7 @@ __all__ = [
     "static_inputs",
     "storage_has_expired",
     "storage_id",
+    "suppressed_guards",
     "torch_decompositions",
     "trace_artifact",
 ]
@@ -302,30 +306,6 @@ def symbol_ranges(size: torch.SymInt) -> list[tuple[Any, str, str]]:
     return [
         (s, str(known[s].lower), str(known[s].upper)) if s in known else (s, "", "") for s in free
     ]
-
-
-@contextlib.contextmanager
-def suppressed_guards(mode: FakeTensorMode) -> Iterator[None]:
-    """Run fake operators again whose questions about sizes were answered when they were traced."""
-    if mode.shape_env is None:
-        yield
-    else:
-        with mode.shape_env.suppress_guards():
-            yield
-
-
-@contextlib.contextmanager
-def refused_guards(mode: FakeTensorMode) -> Iterator[None]:
-    """Run fake operators that may use what is known of sizes, and ask for nothing else.
-
-    Raises:
-        NeedsGuard: a fact about a size is not known, so relying on it would need a guard.
-    """
-    if mode.shape_env is None:
-        yield
-    else:
-        with mode.shape_env.error_on_new_guards():
-            yield
 
 
 # --- where torch's own tools look -----------------------------------------------------------------
