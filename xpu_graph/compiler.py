@@ -17,6 +17,7 @@ from xpu_graph.artifact import SerializableArtifact, SerializableGraphModule
 from xpu_graph.backends.surroundings import Surroundings
 from xpu_graph.cache import CacheKey, XpuGraphCache, default_cache, no_cache
 from xpu_graph.config import OptLevel, Target, XpuGraphConfig, parse_tolerances
+from xpu_graph.debug.bisect import is_bisecting
 from xpu_graph.debug.fuel import Fuel
 from xpu_graph.debug.interceptor import Interceptor
 from xpu_graph.debug.logs import configure_logs
@@ -49,9 +50,10 @@ configure_logs()
 _lock = threading.Lock()
 """Held while counts and derived backends change; never while compiling."""
 
+
 _TRAINING = (
-    "it needs gradients, so it runs as AOTAutograd made it, without passes and vendor compiler; "
-    "call under torch.no_grad() or torch.inference_mode() if none are wanted"
+    "%s needs gradients, and %s: it runs without the vendor compiler; call under torch.no_grad() "
+    "or torch.inference_mode() if none are wanted"
 )
 
 
@@ -71,7 +73,8 @@ class XpuGraph:
         cache: where artifacts are kept.
         reports: what the last compilations did, those with ``options`` included.
         counts: graphs that were not compiled as asked: ``"eager fallback"`` without their vendor
-            compiler, ``"training graph"`` as AOTAutograd made them, ``"cache failure"`` not kept.
+            compiler, ``"training graph"`` without one that compiles inference alone,
+            ``"cache failure"`` not kept.
 
     Raises:
         ConfigError: a field or a vendor option is not legal.
@@ -210,10 +213,6 @@ class XpuGraph:
             return keeper.store(artifact) if may_store else artifact
 
     def _make(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
-        if unit.stage != Stage.inference:
-            told.notes.append(_TRAINING)
-            self._warn_once("training graph", "%s: %s", unit.name, _TRAINING)
-            return SerializableGraphModule(unit.gm)
         with told.timed("passes"):
             self._pipeline.run(unit, watchers(self.config, told, self._fuel))
             has_vendor = self.config.vendor_compiler_config is not None
@@ -230,7 +229,15 @@ class XpuGraph:
     def _lower(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
         target, options = self.config.target, self.config.vendor_compiler_config
         if options is None:
+            with told.timed("passes"):
+                self._pipeline.finish(unit, watchers(self.config, told, self._fuel))
             return SerializableGraphModule(unit.gm)
+        if unit.stage != Stage.inference:
+            reason = backends.why_not_training(target, options)
+            if reason is not None:
+                told.notes.append(f"no vendor compiler: {reason}, and this graph needs gradients")
+                self._warn_once("training graph", _TRAINING, unit.name, reason)
+                return SerializableGraphModule(unit.gm)
         unit.gm.recompile()
         try:
             with told.timed("vendor"):
@@ -258,10 +265,10 @@ class XpuGraph:
             log.warning(message, *args)
 
     def _key(self, unit: Unit) -> CacheKey | str:
-        if unit.stage != Stage.inference:
-            raise NotCacheable("training graphs are not kept yet")
         if self._fuel is not None:
             raise NotCacheable("fuel is limited")
+        if is_bisecting():
+            raise NotCacheable("rewrites are being bisected")
         identities = {"passes": self._pipeline.identity(unit)}
         target, options = self.config.target, self.config.vendor_compiler_config
         if options is not None:

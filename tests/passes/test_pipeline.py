@@ -50,14 +50,8 @@ def test_order_is_phase_then_constraints_then_name(named):
 def test_order_of_the_default_passes():
     order = names(ordered(DEFAULT_PASSES))
     assert order == names(ordered(DEFAULT_PASSES[::-1]))
-    assert order == [
-        "canonicalize_views",
-        "cse",
-        "fold_arithmetic",
-        "fold_copies",
-        "constant_folding",
-        "dead_code",
-    ]
+    assert order[:2] == ["canonicalize_views", "cse"]
+    assert order[-3:] == ["constant_folding", "dead_code", "reinplace"]
 
 
 def test_a_circle_is_an_error(named):
@@ -101,11 +95,17 @@ def test_level0_does_nothing():
 
 def test_stages(named, trace):
     unit = trace(lambda x: x.sin(), torch.ones(3))
-    passes = [named("a"), named("b", stages=frozenset({Stage.forward, Stage.backward}))]
+    passes = [
+        named("a", stages=frozenset({Stage.inference})),
+        named("b", stages=frozenset({Stage.forward, Stage.backward})),
+        named("c"),
+    ]
     pipeline = Pipeline(passes, XpuGraphConfig())
-    assert names(pipeline.passes_for(unit)) == ["a"]
+    assert names(pipeline.passes_for(unit)) == ["a", "c"]
     unit.stage = Stage.backward
-    assert names(pipeline.passes_for(unit)) == ["b"]
+    assert names(pipeline.passes_for(unit)) == ["b", "c"]
+    unit.stage = Stage.pregrad
+    assert names(pipeline.passes_for(unit)) == []
 
 
 def test_every_pass_runs_in_every_round(named, make_pass, trace):

@@ -214,6 +214,19 @@ def _why_not(backend: ModuleType, target: Target, config: Mapping[str, Any]) -> 
     return reason
 
 
+def why_not_training(target: Target, config: Mapping[str, Any]) -> str | None:
+    """Why the target's compiler does not take graphs that need gradients; None where it does.
+
+    Raises:
+        BackendUnavailable: there is no such backend.
+        BackendError: it failed to answer.
+    """
+    backend = load_backend(target)
+    if not hasattr(backend, "why_not_training"):
+        return None
+    return _ask(backend, target, "why_not_training", config)  # type: ignore[no-any-return]
+
+
 def attach(target: Target, config: Mapping[str, Any], is_training: bool) -> None:
     """Tell a backend that an object for its target is being made.
 
@@ -225,8 +238,8 @@ def attach(target: Target, config: Mapping[str, Any], is_training: bool) -> None
         backend = load_backend(target)
     except BackendUnavailable:
         return
-    if is_training and hasattr(backend, "why_not_training"):
-        reason = _ask(backend, target, "why_not_training", config)
+    if is_training:
+        reason = why_not_training(target, config)
         if reason is not None:
             raise ConfigError(f"XpuGraphConfig.is_training=True is not legal here: {reason}")
     if hasattr(backend, "attach"):

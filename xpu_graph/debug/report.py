@@ -168,12 +168,11 @@ class Recorder(Hook):
         record = self._report.passes[pass_.name]
         record.seconds += time.perf_counter() - self._started
         record.runs += 1
+        record.applied = unit.rewriter.firings[pass_.name]
 
     @override
     def pipeline_finished(self, unit: Unit, rounds: int) -> None:
         self._report.after = count_calls(unit.gm)
         self._report.rounds = rounds
-        for name, times in unit.rewriter.firings.items():
-            self._report.passes[name].applied = times
         for (name, reason), times in unit.rewriter.refusals.items():
             self._report.passes[name].refused[reason] = times

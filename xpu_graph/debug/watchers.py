@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xpu_graph import torch_compat
 from xpu_graph.config import XpuGraphConfig
+from xpu_graph.debug.bisect import Bisection, is_bisecting
 from xpu_graph.debug.dump import Dumper
 from xpu_graph.debug.fuel import Fuel
 from xpu_graph.debug.logs import RewriteLog
@@ -32,4 +33,6 @@ def watchers(config: XpuGraphConfig, report: GraphReport, fuel: Fuel | None) -> 
         hooks.append(Dumper(f"{directory}/xpu_graph"))
     if fuel is not None:
         hooks.append(fuel)
+    if is_bisecting():
+        hooks.append(Bisection())
     return hooks

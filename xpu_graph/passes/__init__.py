@@ -7,8 +7,11 @@ from xpu_graph.passes.constant_split import ConstantSplit, split_constant_part
 from xpu_graph.passes.cse import CommonSubexpressions
 from xpu_graph.passes.dead_code import DeadCode
 from xpu_graph.passes.fold_arithmetic import FoldArithmetic
+from xpu_graph.passes.fold_assertions import FoldAssertions
 from xpu_graph.passes.fold_copies import FoldCopies
 from xpu_graph.passes.pipeline import Pipeline
+from xpu_graph.passes.reinplace import Reinplace
+from xpu_graph.passes.sink_views import SinkViews
 
 DEFAULT_PASSES: tuple[type[Pass], ...] = (
     CanonicalizeViews,
@@ -16,7 +19,10 @@ DEFAULT_PASSES: tuple[type[Pass], ...] = (
     ConstantFolding,
     DeadCode,
     FoldArithmetic,
+    FoldAssertions,
     FoldCopies,
+    Reinplace,
+    SinkViews,
 )
 """Every pass that runs by default; the order is theirs to declare, not this tuple's."""
 

@@ -21,12 +21,21 @@ from xpu_graph.stage import Stage, Unit
 
 
 class Phase(IntEnum):
-    """When in a round a pass runs; within a phase, ``after`` and then the name decide."""
+    """When in a round a pass runs; within a phase, ``after`` and then the name decide.
+
+    Passes of phase ``finish`` run once, after the rounds and after what depends on frozen parameters
+    was taken out.
+    """
 
     canonicalize = 1
     simplify = 2
     fold = 3
     clean = 4
+    finish = 5
+
+
+ATEN_STAGES = frozenset({Stage.inference, Stage.forward, Stage.backward, Stage.joint})
+"""The stages whose graphs AOTAutograd made: functional, of ATen operators."""
 
 
 class Pass(ABC):
@@ -41,7 +50,7 @@ class Pass(ABC):
     """
 
     name: ClassVar[str]
-    stages: ClassVar[frozenset[Stage]] = frozenset({Stage.inference})
+    stages: ClassVar[frozenset[Stage]] = ATEN_STAGES
     level: ClassVar[OptLevel] = OptLevel.level1
     phase: ClassVar[Phase] = Phase.simplify
     after: ClassVar[tuple[str, ...]] = ()

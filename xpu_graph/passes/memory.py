@@ -38,8 +38,7 @@ class Memory:
             self.add(node)
         for node in graph.nodes:
             for written in effects.written_args(node):
-                for storage in self.storages(written):
-                    self._writes.setdefault(storage, []).append(node)
+                self.add_write(node, written)
         self._boundaries = [node for node in graph.nodes if effects.opens_section(node)]
         for leaf, times in self.outputs.items():
             self._returns.update(dict.fromkeys(self.storages(leaf), times))
@@ -143,6 +142,11 @@ class Memory:
         self._kept.append(value)
         self._storages[node] = storages_in(value)
         self._returns.update(dict.fromkeys(self._storages[node], times))
+
+    def add_write(self, node: fx.Node, written: fx.Node) -> None:
+        """Note that a node writes to memory of another one's value."""
+        for storage in self.storages(written):
+            self._writes.setdefault(storage, []).append(node)
 
     def hand_over_outputs(self, old: fx.Node, new: fx.Node) -> None:
         """Note that the graph returns ``new`` wherever it returned ``old``."""

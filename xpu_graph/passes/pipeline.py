@@ -39,6 +39,7 @@ class Pipeline:
 
     def __init__(self, passes: Sequence[type[Pass]], config: XpuGraphConfig) -> None:
         self._config = config
+        self._verify = "each" if config.debug else config.verify
         _check_names("skip_patterns", config.skip_patterns, [pass_.name for pass_ in passes])
         _check_names("include_patterns", config.include_patterns, [])  # no pattern exists yet
         self._passes = [
@@ -74,14 +75,8 @@ class Pipeline:
         Raises:
             PassError: a pass failed, broke a rule, or the rounds did not come to an end.
         """
-        watching = list(hooks)
-        verify = "each" if self._config.debug else self._config.verify
-        if verify != "off":
-            watching.append(Verifier(verify))
-        unit.rewriter = Rewriter(
-            unit, lambda unit, name: all(hook.allow_rewrite(unit, name) for hook in watching)
-        )
-        passes = [pass_(self._config) for pass_ in self.passes_for(unit)]
+        watching = self._watching(unit, hooks)
+        passes = [p(self._config) for p in self.passes_for(unit) if p.phase != Phase.finish]
         for hook in watching:
             hook.pipeline_started(unit)
         rounds = 0
@@ -93,13 +88,48 @@ class Pipeline:
             changed = any(changes)
         if changed:
             message = f"the passes did not settle in {MAX_ROUNDS} rounds on {unit.name}"
-            if verify == "each":
+            if self._verify == "each":
                 raise PassError(message)
             log.warning("%s; the graph so far is used", message)
         drop_unused_constants(unit.gm)
         for hook in watching:
             hook.pipeline_finished(unit, rounds)
         return rounds
+
+    def finish(self, unit: Unit, hooks: Sequence[Hook] = ()) -> None:
+        """Run the passes of phase ``finish`` over a unit that is not going to be changed any more.
+
+        Args:
+            unit: a unit that ``run`` has seen, or what is left of one.
+            hooks: who watches.
+
+        Raises:
+            PassError: a pass failed or broke a rule.
+        """
+        passes = [p(self._config) for p in self.passes_for(unit) if p.phase == Phase.finish]
+        if not passes:
+            return
+        firings, refusals = unit.rewriter.firings, unit.rewriter.refusals
+        watching = self._watching(unit, hooks)
+        unit.rewriter.firings, unit.rewriter.refusals = firings, refusals
+        verifiers = [hook for hook in watching if isinstance(hook, Verifier)]
+        for verifier in verifiers:
+            verifier.pipeline_started(unit)
+        done: list[str] = []
+        for pass_ in passes:
+            _run_pass(pass_, unit, watching, done)
+        for verifier in verifiers:
+            verifier.pipeline_finished(unit, 1)
+
+    def _watching(self, unit: Unit, hooks: Sequence[Hook]) -> list[Hook]:
+        """Give the unit a rewriter that asks the hooks, and add the verifier to them."""
+        watching = list(hooks)
+        if self._verify != "off":
+            watching.append(Verifier(self._verify))
+        unit.rewriter = Rewriter(
+            unit, lambda unit, name: all(hook.allow_rewrite(unit, name) for hook in watching)
+        )
+        return watching
 
 
 def _check_names(field: str, given: Sequence[str], known: Sequence[str]) -> None:

@@ -76,7 +76,7 @@ class Readers:
             and storages == self._memory.storages(self._old)
         ):
             return None
-        reason = self._visit_readers()
+        reason = self.follow()
         if reason is None and self.relaid:
             reason = self._why_not_relaid()
         if reason is None:
@@ -96,7 +96,8 @@ class Readers:
             self.relaid.add(node)
         return difference
 
-    def _visit_readers(self) -> str | None:
+    def follow(self) -> str | None:
+        """Fill ``moved`` with what shares memory with ``old``, or say why that cannot follow it."""
         stale = set(self._memory.storages(self._old))
         pending = list(self._old.users)
         heapq.heapify(pending)

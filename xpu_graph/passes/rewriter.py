@@ -192,33 +192,67 @@ class Rewriter:
         self._substitute(old, self._create(old, "get_attr", name, (), {}, value), moved)
         return True
 
-    def erase(self, node: fx.Node) -> bool:
-        """Remove a node nobody uses, as a rewrite of its own; see ``erase_if_dead``."""
-        if node.users or not effects.is_removable(node):
+    def write_in_place(self, node: fx.Node, operand: fx.Node, target: Any) -> bool:
+        """Let a node compute into the memory of its first operand.
+
+        The caller knows that nobody reads that memory afterwards, or shares it with the outside.
+
+        Args:
+            node: a call; its value is laid out as that of the operand.
+            operand: its first argument.
+            target: the operator's in-place form.
+        """
+        value = operand.meta["val"]
+        readers = Readers(node, value, self.memory, self.fake_mode, relayout=False)
+        reason = readers.follow()
+        if reason is None and not self._allow(self.unit, self.pass_name):
+            reason = "out of fuel"
+        if reason is not None:
+            self.refuse(reason)
+            return False
+        node.target = target
+        for moved, fresh in {node: value, **readers.moved}.items():
+            self.memory.set_value(moved, fresh)
+        self.memory.add_write(node, operand)
+        self.applied += 1
+        self.firings[self.pass_name] += 1
+        self._changed(node, operand, *node.users)
+        return True
+
+    def erase(self, node: fx.Node, *, proven: bool = False) -> bool:
+        """Remove a node nobody uses, as a rewrite of its own; see ``erase_if_dead``.
+
+        Args:
+            node: what goes.
+            proven: it is an assertion that cannot fail; else it must not have an effect.
+        """
+        if node.users or not (proven or effects.is_removable(node)):
             return False
         if not self._allow(self.unit, self.pass_name):
             self.refuse("out of fuel")
             return False
         self.applied += 1
         self.firings[self.pass_name] += 1
-        return self.erase_if_dead(node)
+        self._erase(node)
+        return True
 
     def erase_if_dead(self, node: fx.Node) -> bool:
         """Remove a node nobody uses, and then its arguments where they became unused."""
-        erased = False
+        if node.users or not self.is_alive(node) or not effects.is_removable(node):
+            return False
+        self._erase(node)
+        return True
+
+    def _erase(self, node: fx.Node) -> None:
         pending = [node]
         while pending:
             dead = pending.pop()
-            if dead.users or not self.is_alive(dead) or not effects.is_removable(dead):
-                continue
             inputs = dead.all_input_nodes
             self.graph.erase_node(dead)
             del self._stamp[dead]
             self.memory.forget(dead)
             self._changed(*inputs)
-            pending += inputs
-            erased = True
-        return erased
+            pending += [used for used in inputs if not used.users and effects.is_removable(used)]
 
     # --- inside -------------------------------------------------------------------------------
 

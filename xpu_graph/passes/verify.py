@@ -19,7 +19,9 @@ from xpu_graph import fx as graph_facts
 from xpu_graph.errors import PassError
 from xpu_graph.hooks import Hook
 from xpu_graph.passes.base import Pass
+from xpu_graph.passes.fold_assertions import is_proven
 from xpu_graph.passes.memory import storages_in
+from xpu_graph.passes.reinplace import is_reinplaced
 from xpu_graph.stage import Unit
 from xpu_graph.torch_compat import guard_count
 
@@ -57,7 +59,11 @@ class Contract:
 
 
 def _ordered(graph: fx.Graph) -> tuple[str, ...]:
-    return tuple(f"{n.name} ({n.target})" for n in graph.nodes if effects.is_ordered(n))
+    return tuple(
+        f"{n.name} ({n.target})"
+        for n in graph.nodes
+        if effects.is_ordered(n) and not is_proven(n) and not is_reinplaced(n)
+    )
 
 
 def _alias_classes(graph: fx.Graph, leaves: list[fx.Node]) -> tuple[tuple[int, ...], ...]:

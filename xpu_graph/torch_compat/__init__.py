@@ -26,6 +26,7 @@ from xpu_graph.torch_compat.guards import (
     NeedsGuard,
     free_unbacked_symbols,
     refused_guards,
+    statically_known_true,
     suppressed_guards,
 )
 from xpu_graph.torch_compat.modes import (
@@ -64,6 +65,7 @@ __all__ = [
     "shape_facts",
     "shape_guards",
     "static_inputs",
+    "statically_known_true",
     "storage_has_expired",
     "storage_id",
     "suppressed_guards",

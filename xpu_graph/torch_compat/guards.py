@@ -10,10 +10,16 @@ from collections.abc import Iterator
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import _ShapeEnvGuardError as NeedsGuard
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from typing_extensions import override
 
-__all__ = ["NeedsGuard", "free_unbacked_symbols", "refused_guards", "suppressed_guards"]
+__all__ = [
+    "NeedsGuard",
+    "free_unbacked_symbols",
+    "refused_guards",
+    "statically_known_true",
+    "suppressed_guards",
+]
 
 
 @contextlib.contextmanager
