@@ -31,12 +31,14 @@ class PassRecord:
         seconds: time spent in it.
         applied: rewrites it applied.
         refused: rewrites it refused, by reason.
+        misses: by reason the first node it was about, and where the user's program made it.
     """
 
     runs: int = 0
     seconds: float = 0.0
     applied: int = 0
     refused: Counter[str] = field(default_factory=Counter)
+    misses: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -96,7 +98,10 @@ class GraphReport:
                 f"{f', {record.refused.total()} refused' if record.refused else ''}"
             )
             for reason, times in record.refused.most_common(3):
+                miss = record.misses.get(reason)
                 lines.append(f"      refused {times}x: {reason}")
+                if miss is not None:
+                    lines.append(f"        {'first at' if times > 1 else 'at'} {miss}")
         if self.cache == "hit":
             lines.append("  passes and vendor compiler: not run, the artifact was there")
         if self.seconds:
@@ -176,3 +181,5 @@ class Recorder(Hook):
         self._report.rounds = rounds
         for (name, reason), times in unit.rewriter.refusals.items():
             self._report.passes[name].refused[reason] = times
+        for (name, reason), miss in unit.rewriter.misses.items():
+            self._report.passes[name].misses[reason] = miss

@@ -91,7 +91,9 @@ class RewritePass(Pass):
         seen_until, self._seen_until = self._seen_until, rewriter.clock
         for node in self.candidates(unit, seen_until):
             if rewriter.is_alive(node):
+                rewriter.visiting = node
                 self.visit(node, unit)
+        rewriter.visiting = None
         return rewriter.applied > before
 
     def candidates(self, unit: Unit, since: int) -> Iterable[fx.Node]:

@@ -31,7 +31,9 @@ class Rewriter:
         applied: how many changes were made so far.
         firings: applied rewrites, by pass.
         refusals: refused rewrites, by (pass, reason).
+        misses: the first node each of these was about, and where the user's program made it.
         pass_name: the pass that is at work.
+        visiting: the node it is looking at, if it goes node by node.
     """
 
     def __init__(
@@ -44,7 +46,9 @@ class Rewriter:
         self.applied = 0
         self.firings: Counter[str] = Counter()
         self.refusals: Counter[tuple[str, str]] = Counter()
+        self.misses: dict[tuple[str, str], str] = {}
         self.pass_name = ""
+        self.visiting: fx.Node | None = None
         self._allow = allow
         self._log: list[fx.Node] = list(self.graph.nodes)
         self._stamp: dict[fx.Node, int] = dict.fromkeys(self._log, 1)
@@ -91,7 +95,10 @@ class Rewriter:
 
     def refuse(self, reason: str) -> None:
         """Record that the current pass declined a rewrite, and why."""
-        self.refusals[self.pass_name, reason] += 1
+        what = self.pass_name, reason
+        self.refusals[what] += 1
+        if self.visiting is not None and what not in self.misses:
+            self.misses[what] = self.visiting.name + graph_facts.user_line(self.visiting)
 
     def replace(self, old: fx.Node, new: fx.Node, *, relayout: bool = False) -> bool:
         """Let all users of ``old`` read ``new`` instead, if nobody can tell the difference.
