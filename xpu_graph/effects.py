@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -76,7 +76,7 @@ def written_args(node: fx.Node) -> list[fx.Node]:
             and not _is_functional_higher_order(target)
         )
         return node.all_input_nodes if opaque else []
-    if not target._schema.is_mutable:
+    if not _facts(node, target).is_mutable:
         return []
     written: list[fx.Node] = []
     for position, argument in enumerate(target._schema.arguments):
@@ -108,7 +108,8 @@ def is_removable(node: fx.Node) -> bool:
         return False
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
-        return not _is_impure(node)
+        impure = _facts(node, target).is_impure
+        return not (_is_impure(node, target) if impure is None else impure)
     return target in _SYMBOLIC_FUNCTIONS or (
         _is_functional_higher_order(target)
         and not node.is_impure()
@@ -132,11 +133,8 @@ def is_deterministic(node: fx.Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return target in _SYMBOLIC_FUNCTIONS
-    return (
-        target.namespace in _TRUSTED_NAMESPACES
-        and target not in _UNINITIALISED
-        and not _is_impure(node)
-    )
+    facts = _facts(node, target)
+    return facts.may_be_deterministic and not facts.is_impure
 
 
 def is_ordered(node: fx.Node) -> bool:
@@ -155,11 +153,7 @@ def opens_section(node: fx.Node) -> bool:
     What lies on two sides of it may run under other conditions, though it computes the same.
     """
     target = node.target
-    return (
-        isinstance(target, torch._ops.OpOverload)
-        and returns_nothing(target)
-        and target.namespace not in _TRUSTED_NAMESPACES
-    )
+    return isinstance(target, torch._ops.OpOverload) and _facts(node, target).opens_section
 
 
 def _draws(target: Any) -> bool:
@@ -176,22 +170,44 @@ def _is_functional_higher_order(target: Any) -> bool:
     )
 
 
-_known_impure: dict[torch._ops.OpOverload, bool] = {}
+class _Facts(NamedTuple):
+    """What an operator's schema says, read once: every pass asks it of every node."""
+
+    operator: torch._ops.OpOverload
+    is_mutable: bool
+    returns_nothing: bool
+    opens_section: bool
+    may_be_deterministic: bool
+    is_impure: bool | None
+    """None for a custom operator: an effect may be registered for it later."""
 
 
-def _is_impure(node: fx.Node) -> bool:
-    """Whether an operator call draws, writes, asserts or has another effect."""
-    target = node.target
-    assert isinstance(target, torch._ops.OpOverload)
-    known = _known_impure.get(target)
+_known: dict[int, _Facts] = {}
+"""By ``id``, as torch hashes operators slowly; a fact holds its operator, so the id stays its."""
+
+
+def _facts(node: fx.Node, target: torch._ops.OpOverload) -> _Facts:
+    """The facts about the operator that a node calls."""
+    known = _known.get(id(target))
     if known is None:
-        schema = target._schema
-        known = bool(
-            _draws(target) or schema.is_mutable or returns_nothing(target) or node.is_impure()
+        nothing = returns_nothing(target)
+        trusted = target.namespace in _TRUSTED_NAMESPACES
+        known = _known[id(target)] = _Facts(
+            operator=target,
+            is_mutable=target._schema.is_mutable,
+            returns_nothing=nothing,
+            opens_section=nothing and not trusted,
+            may_be_deterministic=trusted and target not in _UNINITIALISED,
+            is_impure=_is_impure(node, target) if trusted else None,
         )
-        if target.namespace in _TRUSTED_NAMESPACES:  # an effect may be registered for others later
-            _known_impure[target] = known
     return known
+
+
+def _is_impure(node: fx.Node, target: torch._ops.OpOverload) -> bool:
+    """Whether an operator call draws, writes, asserts or has another effect."""
+    return bool(
+        _draws(target) or target._schema.is_mutable or returns_nothing(target) or node.is_impure()
+    )
 
 
 def _subgraphs(node: fx.Node) -> Iterator[fx.GraphModule]:

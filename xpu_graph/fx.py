@@ -13,6 +13,7 @@ from xpu_graph.torch_compat import (
     FakeTensorMode,
     detect_fake_mode,
     free_unbacked_symbols,
+    has_symbolic_sizes,
     may_be_a_copy,
     refused_guards,
     storage_id,
@@ -115,10 +116,7 @@ def same_size(left: Any, right: Any) -> bool:
 
 def is_static(tensor: torch.Tensor) -> bool:
     """Whether no size, stride or offset of the tensor is symbolic."""
-    sizes: tuple[Any, ...] = tensor.shape
-    if tensor.layout == torch.strided:
-        sizes = (*sizes, *tensor.stride(), tensor.storage_offset())
-    return all(isinstance(size, int) for size in sizes)
+    return not has_symbolic_sizes(tensor)
 
 
 def is_unbacked(node: fx.Node) -> bool:
@@ -146,6 +144,8 @@ def geometry_difference(
         ignore_offset: do not compare storage offsets. Torch's cache of fake results forgets them.
         ignore_layout: do not compare strides and storage offsets.
     """
+    if _has_same_geometry(old, new):
+        return None
     if type(old) is not type(new):
         return f"a {type(old).__name__} would become a {type(new).__name__}"
     if len(old.shape) != len(new.shape) or not all(map(same_size, old.shape, new.shape)):
@@ -164,6 +164,23 @@ def geometry_difference(
     if old.is_conj() != new.is_conj() or old.is_neg() != new.is_neg():
         return "a lazy conjugate or negative bit would change"
     return None
+
+
+def _has_same_geometry(old: torch.Tensor, new: torch.Tensor) -> bool:
+    """Whether two tensors are equal in all of it; quick, and False where sizes are symbolic."""
+    return (
+        type(old) is type(new)
+        and is_static(old)
+        and is_static(new)
+        and old.shape == new.shape
+        and old.dtype == new.dtype
+        and old.layout == new.layout == torch.strided
+        and old.stride() == new.stride()
+        and old.storage_offset() == new.storage_offset()
+        and old.device == new.device
+        and old.is_conj() == new.is_conj()
+        and old.is_neg() == new.is_neg()
+    )
 
 
 def value_difference(old: Any, new: Any, *, ignore_offset: bool = False) -> str | None:
@@ -253,7 +270,8 @@ def user_line(node: fx.Node) -> str:
 
 def has_provenance(node: fx.Node) -> bool:
     """Whether the node says where it comes from."""
-    return any(node.meta.get(key) for key in PROVENANCE)
+    meta = node.meta
+    return bool(meta.get("stack_trace")) or any(meta.get(key) for key in PROVENANCE)
 
 
 def inherit_provenance(node: fx.Node, source: fx.Node) -> None:

@@ -60,7 +60,10 @@ class CommonSubexpressions(RewritePass):
         if key is None:
             return
         rewriter = unit.rewriter
-        same = self._known.setdefault(key, [])
+        same = self._known.get(key)
+        if same is None:
+            self._known[key] = [(node, rewriter.clock)]
+            return
         same[:] = [
             entry for entry in same if entry[0] is not node and self._holds(*entry, unit, key)
         ]
@@ -88,16 +91,19 @@ def _key(node: fx.Node, unit: Unit) -> object | None:
     if not effects.is_deterministic(node):
         return None
     try:
-        arguments = (_literal(node.args, unit, node), _literal(node.kwargs, unit, node))
+        arguments = [_literal(argument, unit, node) for argument in node.args]
+        named = _literal(node.kwargs, unit, node) if node.kwargs else None
     except TypeError:  # an argument of a kind that has no equality
         return None
-    return (node.target, arguments, unit.rewriter.section(node))
+    # by id, as torch hashes operators slowly; the graph keeps the operator
+    return (id(node.target), named, unit.rewriter.section(node), *arguments)
 
 
 def _literal(value: Any, unit: Unit, reader: fx.Node) -> object:
     kind = type(value)
     if kind is fx.Node:
-        return (value, unit.rewriter.writes_before(reader, value))
+        writes = unit.rewriter.writes_before(reader, value)
+        return (value, writes) if writes else value
     if kind in _PLAIN:
         return (kind, value)
     if kind is float:

@@ -34,12 +34,15 @@ class Memory:
         self._writes: dict[int | None, list[fx.Node]] = {}
         self._returns: Counter[int | None] = Counter()
         self.outputs = Counter(graph_facts.output_leaves(graph))
+        self._boundaries: list[fx.Node] = []
         for node in graph.nodes:
             self.add(node)
-        for node in graph.nodes:
+            if node.op in ("placeholder", "get_attr", "output"):
+                continue
             for written in effects.written_args(node):
                 self.add_write(node, written)
-        self._boundaries = [node for node in graph.nodes if effects.opens_section(node)]
+            if effects.opens_section(node):
+                self._boundaries.append(node)
         for leaf, times in self.outputs.items():
             self._returns.update(dict.fromkeys(self.storages(leaf), times))
 
@@ -53,6 +56,8 @@ class Memory:
 
     def section(self, node: fx.Node) -> int:
         """How many operators that open a section come before the node."""
+        if not self._boundaries:
+            return 0
         return bisect.bisect_left(self._boundaries, node)
 
     def writes_before(self, node: fx.Node, argument: fx.Node) -> int:
@@ -185,6 +190,8 @@ def _twins(node: fx.Node) -> list[fx.Node]:
 
 def storages_in(value: Any) -> tuple[int | None, ...]:
     """The storages of the tensors in a fake value, in order."""
+    if isinstance(value, torch.Tensor):
+        return (storage_id(value),)
     return tuple(storage_id(tensor) for tensor in graph_facts.tensors_in(value))
 
 

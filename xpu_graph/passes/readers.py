@@ -17,7 +17,7 @@ from xpu_graph import fx as graph_facts
 from xpu_graph.fx import aten
 from xpu_graph.passes.drafts import FAKE_ERRORS
 from xpu_graph.passes.memory import Memory, storages_in
-from xpu_graph.torch_compat import FakeTensorMode, NeedsGuard
+from xpu_graph.torch_compat import FakeTensor, FakeTensorMode, NeedsGuard, fake_view
 
 MAX_RELAID = 32
 """How many readers may be laid out in another way by one rewrite; it keeps rewriting linear."""
@@ -113,7 +113,9 @@ class Readers:
                 return "a view reads memory beyond the tensor"
             if reads_relaid and not effects.is_deterministic(node):
                 return f"{node.target} would read a tensor that is laid out in another way"
-            fresh = self._fresh(node)
+            fresh = self._moved_view(node) if is_view and not reads_relaid else None
+            if fresh is None:
+                fresh = self._fresh(node)
             if isinstance(fresh, str):
                 return fresh
             was_relaid = len(self.relaid)
@@ -129,6 +131,30 @@ class Readers:
             for user in node.users:
                 heapq.heappush(pending, user)
         return None
+
+    def _moved_view(self, node: fx.Node) -> Any:
+        """The new value of a plain view; None where the operator has to be asked.
+
+        The geometry of a view follows from that of what it is a view of, which stays the same.
+        """
+        before = node.meta.get("val")
+        sources = [used for used in node.all_input_nodes if used is self._old or used in self.moved]
+        if len(sources) != 1 or not isinstance(before, FakeTensor):
+            return None
+        base = self.moved.get(sources[0], self._value)
+        if (
+            not isinstance(base, FakeTensor)
+            or self._memory.storages(sources[0]) != self._memory.storages(node)
+            or not graph_facts.is_static(base)
+            or not graph_facts.is_static(before)
+            or not base.layout == before.layout == torch.strided
+            or base.dtype != before.dtype
+            or base.device != before.device
+            or base.is_conj() != before.is_conj()
+            or base.is_neg() != before.is_neg()
+        ):
+            return None
+        return fake_view(base, before, before.fake_mode)
 
     def _fresh(self, node: fx.Node) -> Any:
         """The new value of a reader, or why there is none."""

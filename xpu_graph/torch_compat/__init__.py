@@ -18,7 +18,11 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import RestartAnalysis, SkipFrame
 from torch._dynamo.source import LocalSource
 from torch._guards import TracingContext, detect_fake_mode
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    FakeTensor,
+    FakeTensorMode,
+    in_kernel_invocation_manager,
+)
 from torch.fx.graph import _BoxedCodeGen
 
 from xpu_graph.errors import NotCacheable
@@ -49,10 +53,12 @@ __all__ = [
     "detect_fake_mode",
     "evaluate_shape_guards",
     "fake_tracing",
+    "fake_view",
     "foreach_copy",
     "forget_fake_results",
     "free_unbacked_symbols",
     "guard_count",
+    "has_symbolic_sizes",
     "input_name",
     "input_origin",
     "is_static_input",
@@ -95,6 +101,21 @@ neg_view: Callable[[torch.Tensor], torch.Tensor] = torch._neg_view
 
 foreach_copy: Callable[[list[torch.Tensor], list[torch.Tensor]], None] = torch._foreach_copy_
 """Copy each tensor of the second list into the one at its place in the first, at one go."""
+
+
+def fake_view(base: FakeTensor, like: FakeTensor, mode: FakeTensorMode) -> FakeTensor:
+    """A fake tensor of the geometry of ``like`` in the memory of ``base``, made without dispatch.
+
+    Both have one dtype and device, and static sizes.
+    """
+    with torch.no_grad(), in_kernel_invocation_manager(mode):
+        meta = torch.as_strided(base, like.shape, like.stride(), like.storage_offset())
+    return FakeTensor(mode, meta, like.device)
+
+
+def has_symbolic_sizes(tensor: torch.Tensor) -> bool:
+    """Whether a size, stride or offset of the tensor is symbolic."""
+    return tensor._has_symbolic_sizes_strides
 
 
 def may_be_a_copy(operator: torch._ops.OpOverload) -> bool:
@@ -205,7 +226,8 @@ def mutated_outside(graph: fx.Graph) -> set[fx.Node]:
 
 
 def _shape_env(values: Sequence[Any]) -> Any:
-    mode = detect_fake_mode(values)
+    first = next((value for value in values if isinstance(value, FakeTensor)), None)
+    mode = detect_fake_mode(values) if first is None else first.fake_mode
     if mode is not None and mode.shape_env is not None:
         return mode.shape_env
     context = TracingContext.try_get()
