@@ -368,7 +368,7 @@ def test_the_list_of_passes_is_a_factor():
     (unit,) = capture(lambda x: x.sin(), torch.ones(2))
     config = XpuGraphConfig()
     identities = {
-        Pipeline(passes, config).identity(unit) for passes in (DEFAULT_PASSES, DEFAULT_PASSES[:-1])
+        Pipeline(passes, config).identity(unit) for passes in (DEFAULT_PASSES, DEFAULT_PASSES[1:])
     }
     assert len(identities) == 2
 

@@ -17,6 +17,7 @@ from torch import fx
 
 from xpu_graph import effects
 from xpu_graph import fx as graph_facts
+from xpu_graph.fx import aten
 from xpu_graph.torch_compat import storage_id
 
 
@@ -78,17 +79,26 @@ class Memory:
         """Whether the node's value lives in memory of an input or of a constant."""
         return any(storage in self._owned_outside for storage in self.storages(node))
 
-    def why_not_same_object(self, old: fx.Node, new: fx.Node) -> str | None:
-        """Why an output must not become this very node; None if it may, or if it is no output.
+    def why_not_same_object(self, old: fx.Node, new: fx.Node | None) -> str | None:
+        """Why outputs must not become other objects; None if they do not, or may.
 
         An item taken twice out of one sequence is one object, too.
+
+        Args:
+            old: the node that goes.
+            new: the node that takes its place; None for one that nobody reads yet.
         """
         for mine, other in _paired_items(old, new):
-            if not self.outputs[mine]:
+            forms = _forms_of([mine])
+            if not any(self.outputs[form] for form in forms):
                 continue
-            if other.op in ("placeholder", "get_attr"):
+            if any(self.outputs[twin] for twin in _twins(mine) if twin not in forms):
+                return "two outputs would no longer be one tensor object"
+            if other is None:
+                continue
+            if _maker(other).op in ("placeholder", "get_attr"):
                 return "an output would be a tensor object that lives on outside"
-            if any(self.outputs[twin] for twin in _twins(other) if twin is not mine):
+            if any(self.outputs[twin] for twin in _twins(other) if twin not in forms):
                 return "two outputs would be one tensor object"
         return None
 
@@ -170,22 +180,65 @@ def _items(node: fx.Node) -> list[fx.Node]:
     return [user for user in node.users if user.target is operator.getitem]
 
 
-def _paired_items(old: fx.Node, new: fx.Node) -> Iterator[tuple[fx.Node, fx.Node]]:
+def _paired_items(old: fx.Node, new: fx.Node | None) -> Iterator[tuple[fx.Node, fx.Node | None]]:
     """Two nodes, and what is taken out of both at the same place."""
     yield old, new
     for mine in _items(old):
-        for other in _items(new):
-            if mine.args[1] == other.args[1]:
-                yield from _paired_items(mine, other)
+        if new is None:
+            yield from _paired_items(mine, None)
+        else:
+            for other in _items(new):
+                if mine.args[1] == other.args[1]:
+                    yield from _paired_items(mine, other)
+
+
+_MAY_RETURN_OPERAND = frozenset(
+    {
+        aten.conj.default,
+        aten.contiguous.default,
+        aten.lift_fresh.default,
+        aten.positive.default,
+        aten.real.default,
+        aten.resolve_conj.default,
+        aten.resolve_neg.default,
+    }
+)
+"""Operators that return the very object they were given, at least where there is nothing to do."""
+
+
+def _returns_operand(node: fx.Node) -> bool:
+    """Whether the node's value may be the object that is its first argument."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or not node.args:
+        return False
+    return target in _MAY_RETURN_OPERAND or (
+        target._schema.is_mutable and isinstance(node.args[0], fx.Node)
+    )
+
+
+def _maker(node: fx.Node) -> fx.Node:
+    """The node that made the object which this one's value may be."""
+    while _returns_operand(node) and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node
 
 
 def _twins(node: fx.Node) -> list[fx.Node]:
-    """The nodes that are the same object as this one, itself included."""
-    if node.target is not operator.getitem:
-        return [node]
-    source = node.args[0]
+    """The nodes that may be the same object as this one, itself included."""
+    maker = _maker(node)
+    if maker.target is not operator.getitem:
+        return _forms_of([maker])
+    source = maker.args[0]
     assert isinstance(source, fx.Node)
-    return [item for item in _items(source) if item.args[1] == node.args[1]]
+    return _forms_of([item for item in _items(source) if item.args[1] == maker.args[1]])
+
+
+def _forms_of(nodes: list[fx.Node]) -> list[fx.Node]:
+    """The nodes, and those that may return the very objects these are."""
+    found = [*nodes]
+    for node in found:  # it grows
+        found += [user for user in node.users if _returns_operand(user) and user.args[0] is node]
+    return found
 
 
 def storages_in(value: Any) -> tuple[int | None, ...]:

@@ -65,7 +65,7 @@ class Readers:
             new: the node that has the value, if it is one that others read, too.
         """
         reason = self._difference(self._old, self._value)
-        if reason is None and new is not None:
+        if reason is None:
             reason = self._memory.why_not_same_object(self._old, new)
         storages = storages_in(self._value)
         if reason is not None:
