@@ -214,7 +214,9 @@ class XpuGraph:
 
     def _make(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
         with told.timed("passes"):
-            self._pipeline.run(unit, watchers(self.config, told, self._fuel))
+            # What depends on frozen parameters is taken out before anything is written in place.
+            hooks = watchers(self.config, told, self._fuel)
+            self._pipeline.run(unit, hooks, finish=not unit.frozen)
             has_vendor = self.config.vendor_compiler_config is not None
             split = split_constant_part(unit, self.config.fold_limit_bytes, has_vendor)
         if split is None:
@@ -229,8 +231,9 @@ class XpuGraph:
     def _lower(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
         target, options = self.config.target, self.config.vendor_compiler_config
         if options is None:
-            with told.timed("passes"):
-                self._pipeline.finish(unit, watchers(self.config, told, self._fuel))
+            if unit.frozen:
+                with told.timed("passes"):
+                    self._pipeline.finish(unit, watchers(self.config, told, self._fuel))
             return SerializableGraphModule(unit.gm)
         if unit.stage != Stage.inference:
             reason = backends.why_not_training(target, options)

@@ -92,9 +92,7 @@ def run_passes(passes: Sequence[type[Pass]], unit: Unit, **config: Any) -> PassR
     """
     settings = XpuGraphConfig(**{"verify": "each", **config})
     before = count_calls(unit.gm)
-    pipeline = Pipeline(passes, settings)
-    rounds = pipeline.run(unit)
-    pipeline.finish(unit)
+    rounds = Pipeline(passes, settings).run(unit)
     unit.gm.recompile()
     refused: Counter[str] = Counter()
     for (_, reason), times in unit.rewriter.refusals.items():

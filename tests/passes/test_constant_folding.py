@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from xpu_graph import XpuGraph, XpuGraphConfig
-from xpu_graph.passes import ConstantFolding
+from xpu_graph.passes import ConstantFolding, Phase
+from xpu_graph.passes.constants import ConstantMap
 from xpu_graph.testing import capture, check_against_eager, run_passes
 
 
@@ -129,16 +130,41 @@ def test_switched_off():
     assert run.rounds == 0
 
 
-def test_a_second_round_looks_only_if_something_was_touched(monkeypatch):
-    from xpu_graph.passes import constant_folding
+def test_later_rounds_look_at_what_was_touched_only(monkeypatch):
+    def function(x):
+        for _ in range(20):
+            x = x.sin()
+        return x + torch.arange(2) * 3
 
-    maps = []
-    real = constant_folding.ConstantMap
+    looked = []
+    real = ConstantMap._look_at
     monkeypatch.setattr(
-        constant_folding, "ConstantMap", lambda *args: maps.append(1) or real(*args)
+        ConstantMap, "_look_at", lambda self, node: looked.append(node) or real(self, node)
     )
-    after(lambda x: x.sin(), torch.ones(2))
-    assert len(maps) == 1
+    run = after(function, torch.ones(2))
+    assert run.rounds == 2
+    assert run.applied == {"constant_folding": 1}
+    nodes = 1 + 20 + 3 + 1  # the input, the sines, arange, mul and add, the output
+    assert len(looked) - nodes <= 3  # the constant, its reader, and what reads that
+
+
+def test_what_becomes_constant_later_is_folded(make_pass):
+    """A pass of a later phase drops what hid a constant; the next round folds what reads it."""
+
+    def replace(unit):
+        find = unit.gm.graph.find_nodes
+        hidden = find(op="call_function", target=torch.ops.aten.where.self)
+        return any(unit.rewriter.replace(node, node.args[1]) for node in hidden)
+
+    def function(x):
+        chosen = torch.where(x > 0, torch.arange(3.0), torch.arange(3.0))
+        return x + ((chosen * 2).sin() + 1).cos()
+
+    (unit,) = capture(function, torch.ones(3))
+    run = run_passes([ConstantFolding, make_pass(replace, name="z", phase=Phase.clean)], unit)
+    assert run.after == {"aten.add.Tensor": 1}
+    (constant,) = constants(run)
+    assert torch.equal(constant, ((torch.arange(3.0) * 2).sin() + 1).cos())
 
 
 def test_autocast_does_not_reach_constants():

@@ -7,7 +7,6 @@ Most passes are a ``RewritePass``: they look at one node at a time and name the 
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from enum import IntEnum
@@ -23,8 +22,8 @@ from xpu_graph.stage import Stage, Unit
 class Phase(IntEnum):
     """When in a round a pass runs; within a phase, ``after`` and then the name decide.
 
-    Passes of phase ``finish`` run once, after the rounds and after what depends on frozen parameters
-    was taken out.
+    Passes of phase ``finish`` run once, after the rounds, and after what depends on frozen
+    parameters was taken out.
     """
 
     canonicalize = 1
@@ -100,12 +99,7 @@ class RewritePass(Pass):
         """The nodes to visit, in graph order."""
         if self.targets is None:
             return unit.rewriter.touched_since(since)
-        if since:
-            touched = unit.rewriter.touched_since(since)
-            return [n for n in touched if n.op == "call_function" and n.target in self.targets]
-        find = unit.gm.graph.find_nodes
-        found = [find(op="call_function", target=t, sort=False) for t in self.targets]
-        return sorted(itertools.chain.from_iterable(found))
+        return unit.rewriter.calls_of(self.targets, since)
 
     @abstractmethod
     def visit(self, node: fx.Node, unit: Unit) -> None:

@@ -33,6 +33,7 @@ class ConstantFolding(Pass):
     def __init__(self, config: XpuGraphConfig) -> None:
         super().__init__(config)
         self._seen_until = 0
+        self._constants: ConstantMap | None = None
 
     @override
     @classmethod
@@ -44,11 +45,14 @@ class ConstantFolding(Pass):
         rewriter = unit.rewriter
         before, seen_until = rewriter.applied, self._seen_until
         self._seen_until = rewriter.clock
-        if not rewriter.touched_since(seen_until):
-            return False
-        constants = ConstantMap(unit, frozenset(), self.config.fold_limit_bytes)
+        if self._constants is None:
+            self._constants = ConstantMap(unit, frozenset(), self.config.fold_limit_bytes)
+            candidates = list(unit.gm.graph.nodes)
+        else:
+            candidates = self._constants.update(rewriter.touched_since(seen_until))
+        constants = self._constants
         known: dict[fx.Node, Any] = {}
-        for node in list(unit.gm.graph.nodes):
+        for node in candidates:
             if not rewriter.is_alive(node) or node not in constants or not _worth_keeping(node):
                 continue
             if all(user in constants for user in node.users):

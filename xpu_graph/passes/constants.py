@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -26,35 +28,71 @@ class ConstantMap:
         unit: the graph.
         sources: names of placeholders to take as constant.
         limit_bytes: how large a result may always be.
+
+    Attributes:
+        from_sources: the constant nodes that depend on ``sources``.
     """
 
     def __init__(self, unit: Unit, sources: frozenset[str], limit_bytes: int) -> None:
         self._unit = unit
+        self._sources = sources
         self._limit = limit_bytes
         self._held: dict[fx.Node, int] = {}
         self.from_sources: set[fx.Node] = set()
         for node in unit.gm.graph.nodes:
-            if node.op == "placeholder":
-                if node.name in sources and not unit.rewriter.is_written(node):
-                    self._held[node] = _bytes(node)
-                    self.from_sources.add(node)
-            elif self._is_constant(node):
-                used = node.all_input_nodes
-                if any(argument in self.from_sources for argument in used):
-                    self.from_sources.add(node)
+            self._look_at(node)
 
     def __contains__(self, node: fx.Node) -> bool:
         return node in self._held
 
-    def _is_constant(self, node: fx.Node) -> bool:
+    def update(self, touched: Iterable[fx.Node]) -> list[fx.Node]:
+        """Look again at nodes that were touched, and on at what reads them if they changed.
+
+        Args:
+            touched: nodes of the graph.
+
+        Returns:
+            The nodes that were looked at and their arguments, in graph order.
+        """
+        pending = list(touched)
+        heapq.heapify(pending)
+        seen: set[fx.Node] = set()
+        while pending:
+            node = heapq.heappop(pending)
+            if node in seen:
+                continue
+            seen.add(node)
+            if self._look_at(node):
+                for user in node.users:
+                    heapq.heappush(pending, user)
+        return sorted(seen.union(*(node.all_input_nodes for node in seen)))
+
+    def _look_at(self, node: fx.Node) -> bool:
+        """Note what a node is now; return whether it was something else before."""
+        before = self._held.pop(node, None), node in self.from_sources
+        self.from_sources.discard(node)
+        held = self._bytes_held(node)
+        if held is not None:
+            self._held[node] = held
+            if node.op == "placeholder" or any(
+                argument in self.from_sources for argument in node.all_input_nodes
+            ):
+                self.from_sources.add(node)
+        return before != (held, node in self.from_sources)
+
+    def _bytes_held(self, node: fx.Node) -> int | None:
+        """How much memory the tensors take that a node is made from; None if it is not constant."""
+        rewriter = self._unit.rewriter
+        if node.op == "placeholder":
+            is_source = node.name in self._sources and not rewriter.is_written(node)
+            return _bytes(node) if is_source else None
         if node.op == "get_attr":
             owned = graph_facts.attribute(self._unit.gm, str(node.target))
-            if isinstance(owned, torch.Tensor) and not self._unit.rewriter.is_written(node):
-                self._held[node] = _bytes(node)
-            return False
+            is_constant = isinstance(owned, torch.Tensor) and not rewriter.is_written(node)
+            return _bytes(node) if is_constant else None
         used = node.all_input_nodes
         if not all(argument in self._held for argument in used):
-            return False
+            return None
         tensors = graph_facts.tensors_of(node)
         leaves = pytree.tree_leaves(node.meta.get("val"))
         if (
@@ -62,15 +100,14 @@ class ConstantMap:
             or len(tensors) != len(leaves)
             or not effects.is_deterministic(node)
             or not all(graph_facts.is_static(tensor) for tensor in tensors)
-            or self._unit.rewriter.is_written(node)
-            or self._unit.rewriter.is_returned(node)
+            or rewriter.is_written(node)
+            or rewriter.is_returned(node)
         ):
-            return False
+            return None
         held = sum(self._held[argument] for argument in used)
         if _bytes(node) > max(self._limit, held):
-            return False
-        self._held[node] = min(held, _bytes(node)) if used else 0
-        return True
+            return None
+        return min(held, _bytes(node)) if used else 0
 
 
 def _bytes(node: fx.Node) -> int:

@@ -1,20 +1,27 @@
-"""Arithmetic with a neutral operand.
+"""Arithmetic with an operand that decides the result alone.
 
-    x - 0, x * 1, 1 * x, x / 1    ->    x
-    x + 0, 0 + x                  ->    x    for integers
-    x + (-0.0)                    ->    x    for floating point
+    x + 0, x - 0, x * 1, x / 1, x ** 1               ->    x
+    x // 1, x | 0, x ^ 0, x & -1                     ->    x    for integers
+    x & True, x | False, x ^ False                   ->    x    for booleans; and, or, xor as well
+    x * 0, x % 1, x & 0, x | -1                      ->    full    for integers
+    x ** 0                                           ->    full of ones
+    x ** 2                                           ->    x * x
+    x * -1                                           ->    -x    for integers
 
-The neutral operand is a literal, or a tensor made by ``full``, ``zeros``, ``ones``, one of their
-``_like`` and ``new_`` forms, or ``scalar_tensor``.
+The operand is a literal, or a tensor of which it is known that all its elements are that number;
+see ``uniform.py``. Where it broadcasts ``x``, a copy of ``expand(x)`` takes its place.
 
-Left alone: ``x + 0.0`` in floating point (``-0.0 + 0.0`` is ``+0.0``), ``x - (-0.0)`` for the same
-reason, complex numbers, ``alpha`` other than 1, division with a rounding mode, ``x * 0`` (NaN and
-infinity), and whatever would change dtype, shape, stride or aliasing; the rewriter checks those.
+Left alone: in floating point, ``x + 0.0`` and ``x - (-0.0)`` where ``x`` may be -0.0, which they
+make +0.0, ``x * 0`` (NaN and infinity), ``x * -1`` (``neg`` turns the sign of a NaN); complex
+numbers; ``alpha`` other than 1; ``x ** 2`` with a tensor for 2, which rounds in another way, and
+``x ** 0`` with a tensor for 0, where a signalling NaN gives NaN; whatever would change dtype,
+stride or aliasing.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,107 +29,138 @@ from torch import fx
 from typing_extensions import override
 
 from xpu_graph.fx import aten
+from xpu_graph.passes.arguments import argument
 from xpu_graph.passes.base import RewritePass
+from xpu_graph.passes.signs import is_never_negative_zero
+from xpu_graph.passes.stand_ins import fill_in, stand_in
+from xpu_graph.passes.uniform import Number, as_dtype, known_scalar
 from xpu_graph.stage import Unit
-from xpu_graph.torch_compat import no_dispatch_modes
 
 _ADD = frozenset({aten.add.Tensor, aten.add.Scalar})
-_SUB = frozenset({aten.sub.Tensor, aten.sub.Scalar})
+_SUB = frozenset({aten.sub.Tensor, aten.sub.Scalar, aten.rsub.Tensor})
 _MUL = frozenset({aten.mul.Tensor, aten.mul.Scalar})
 _DIV = frozenset({aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor})
-_FILLED: dict[Any, int] = {
-    aten.zeros.default: 0,
-    aten.zeros_like.default: 0,
-    aten.new_zeros.default: 0,
-    aten.ones.default: 1,
-    aten.ones_like.default: 1,
-    aten.new_ones.default: 1,
-}
-_FILLED_WITH_ARGUMENT: dict[Any, int] = {
-    aten.full.default: 1,
-    aten.full_like.default: 1,
-    aten.new_full.default: 2,
-    aten.scalar_tensor.default: 0,
+_POW = frozenset({aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor})
+_INTEGER_DIV = frozenset({aten.div.Tensor_mode, aten.div.Scalar_mode, aten.floor_divide.default})
+_REMAINDER = frozenset(
+    {aten.remainder.Tensor, aten.remainder.Scalar, aten.fmod.Tensor, aten.fmod.Scalar}
+)
+_AND = frozenset({aten.bitwise_and.Tensor, aten.bitwise_and.Scalar})
+_OR = frozenset({aten.bitwise_or.Tensor, aten.bitwise_or.Scalar})
+_XOR = frozenset({aten.bitwise_xor.Tensor, aten.bitwise_xor.Scalar})
+
+_RIGHT = ((0, 1),)
+_LEFT = ((1, 0),)
+_BOTH = ((0, 1), (1, 0))
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What an operator does with a number as one operand.
+
+    Attributes:
+        sides: which positions may hold the other operand and the number.
+        neutral: the number that leaves the other operand as it is.
+        absorbing: from a number to what the result is whatever the other operand may be.
+        integers: whether this holds for integers and booleans only.
+    """
+
+    sides: tuple[tuple[int, int], ...] = _BOTH
+    neutral: int | None = None
+    absorbing: tuple[int, int] | None = None
+    integers: bool = False
+
+
+_RULES: dict[Any, _Rule] = {
+    **dict.fromkeys(_ADD, _Rule(neutral=0)),
+    **dict.fromkeys(_SUB, _Rule(_RIGHT, neutral=0)),
+    aten.rsub.Tensor: _Rule(_LEFT, neutral=0),
+    **dict.fromkeys(_MUL, _Rule(neutral=1, absorbing=(0, 0))),
+    **dict.fromkeys(_DIV | _POW, _Rule(_RIGHT, neutral=1)),
+    **dict.fromkeys(_INTEGER_DIV, _Rule(_RIGHT, neutral=1, integers=True)),
+    **dict.fromkeys(_REMAINDER, _Rule(_RIGHT, absorbing=(1, 0), integers=True)),
+    **dict.fromkeys(_AND, _Rule(neutral=-1, absorbing=(0, 0), integers=True)),
+    **dict.fromkeys(_OR, _Rule(neutral=0, absorbing=(-1, -1), integers=True)),
+    **dict.fromkeys(_XOR, _Rule(neutral=0, integers=True)),
+    aten.logical_and.default: _Rule(neutral=-1, absorbing=(0, 0)),
+    aten.logical_or.default: _Rule(neutral=0, absorbing=(-1, -1)),
+    aten.logical_xor.default: _Rule(neutral=0),
 }
 
 
 class FoldArithmetic(RewritePass):
-    """Drops additions, subtractions, multiplications and divisions that change nothing."""
+    """Drops arithmetic that changes nothing, or whose result is known."""
 
     name = "fold_arithmetic"
-    targets = _ADD | _SUB | _MUL | _DIV
+    targets = frozenset(_RULES)
 
     @override
     def visit(self, node: fx.Node, unit: Unit) -> None:
-        if len(node.args) < 2:
+        value = node.meta.get("val")
+        if len(node.args) < 2 or not isinstance(value, torch.Tensor):
             return
-        left, right = node.args[:2]
-        pairs = [(left, right)]
-        if node.target in _ADD | _MUL:
-            pairs.append((right, left))
-        for kept, dropped in pairs:
-            if not isinstance(kept, fx.Node):
+        rule = _RULES[node.target]
+        for kept_at, dropped_at in rule.sides:
+            kept = node.args[kept_at]
+            scalar = known_scalar(node.args[dropped_at], unit)
+            if scalar is None or not isinstance(kept, fx.Node):
                 continue
-            scalar = known_scalar(dropped, unit)
-            value = kept.meta.get("val")
-            if scalar is None or not isinstance(value, torch.Tensor):
+            if not isinstance(kept.meta.get("val"), torch.Tensor):
                 continue
-            if not _is_value(scalar, 1 if node.target in _MUL | _DIV else 0):
-                continue
-            reason = _why_not(node, scalar, value)
-            if reason is not None:
-                unit.rewriter.refuse(reason)
-            elif unit.rewriter.replace(node, kept):
+            if self._fold(node, kept, scalar, rule, unit):
                 return
 
-
-def known_scalar(operand: object, unit: Unit) -> bool | int | float | complex | None:
-    """The one number an operand consists of, if it can be read off the graph."""
-    if isinstance(operand, (bool, int, float, complex)):
-        return operand
-    if not isinstance(operand, fx.Node) or operand.op != "call_function":
-        return None
-    position = _FILLED_WITH_ARGUMENT.get(operand.target)
-    if position is None:
-        filled: object = _FILLED.get(operand.target)
-    else:
-        filled = operand.args[position] if position < len(operand.args) else None
-    if filled is None or unit.rewriter.is_written(operand):
-        return None
-    value = operand.meta.get("val")
-    if not isinstance(filled, (bool, int, float, complex)) or not isinstance(value, torch.Tensor):
-        return None
-    return _as_dtype(filled, value.dtype)
-
-
-def _as_dtype(
-    number: bool | int | float | complex, dtype: torch.dtype
-) -> bool | int | float | complex | None:
-    """The number as a tensor of this dtype holds it: 0.5 in an integer tensor is 0."""
-    try:
-        with no_dispatch_modes():
-            return torch.tensor(number, dtype=dtype, device="cpu").item()
-    except (RuntimeError, TypeError, OverflowError):
-        return None
+    def _fold(self, node: fx.Node, kept: fx.Node, scalar: Number, rule: _Rule, unit: Unit) -> bool:
+        is_integer = not _is_inexact(node)
+        if rule.integers and not is_integer:
+            return False
+        if _is(scalar, rule.neutral, node):
+            reason = _why_not(node, kept, scalar, unit)
+            if reason is None:
+                return stand_in(node, kept, unit)
+            unit.rewriter.refuse(reason)
+        elif is_integer and rule.absorbing and _is(scalar, rule.absorbing[0], node):
+            return fill_in(node, rule.absorbing[1], unit) is not None
+        elif is_integer and node.target in _MUL and _is(scalar, -1, node):
+            return unit.rewriter.replace_with_call(node, aten.neg.default, (kept,)) is not None
+        elif node.target is aten.pow.Tensor_Scalar and not node.meta["val"].dtype.is_complex:
+            if scalar == 0:
+                return fill_in(node, 1, unit) is not None
+            if scalar == 2:
+                args = (kept, kept)
+                return unit.rewriter.replace_with_call(node, aten.mul.Tensor, args) is not None
+        return False
 
 
-def _is_value(scalar: bool | int | float | complex, wanted: int) -> bool:
-    return not isinstance(scalar, complex) and scalar == wanted
+def _is_inexact(node: fx.Node) -> bool:
+    dtype = node.meta["val"].dtype
+    return bool(dtype.is_floating_point or dtype.is_complex)
 
 
-def _why_not(
-    node: fx.Node, scalar: bool | int | float | complex, value: torch.Tensor
-) -> str | None:
+def _is(scalar: Number, wanted: int | None, node: fx.Node) -> bool:
+    """Whether an operand is the wanted number; -1 stands for all bits, and so for True."""
+    if wanted is None or isinstance(scalar, complex):
+        return False
+    if scalar == wanted:
+        return True
+    if wanted >= 0 or _is_inexact(node):
+        return False
+    dtype = node.meta["val"].dtype
+    return as_dtype(scalar, dtype) == as_dtype(wanted, dtype)
+
+
+def _why_not(node: fx.Node, kept: fx.Node, scalar: Number, unit: Unit) -> str | None:
+    """Why a neutral operand must stay."""
+    value = kept.meta["val"]
     if value.dtype.is_complex:
         return "complex arithmetic may change the sign of a zero"
-    alpha = node.kwargs.get("alpha", node.args[2] if len(node.args) > 2 else 1)
-    if alpha != 1:
+    if node.target not in _ADD | _SUB:
+        return None
+    if argument(node, "alpha") != 1:
         return "alpha is not 1"
-    if not value.dtype.is_floating_point or node.target in _MUL | _DIV:
+    if not value.dtype.is_floating_point:
         return None
     negative = isinstance(scalar, float) and math.copysign(1.0, scalar) < 0
-    if node.target in _ADD and not negative:
-        return "-0.0 + 0 is +0.0"
-    if node.target in _SUB and negative:
-        return "-0.0 - (-0.0) is +0.0"
-    return None
+    if negative == (node.target in _ADD) or is_never_negative_zero(kept, unit):
+        return None
+    return "-0.0 + 0 is +0.0" if node.target in _ADD else "-0.0 - (-0.0) is +0.0"

@@ -62,12 +62,13 @@ class Pipeline:
         """
         return "; ".join(_identity(pass_) for pass_ in self.passes_for(unit))
 
-    def run(self, unit: Unit, hooks: Sequence[Hook] = ()) -> int:
+    def run(self, unit: Unit, hooks: Sequence[Hook] = (), *, finish: bool = True) -> int:
         """Optimise a unit in place.
 
         Args:
             unit: the graph; every node must carry its fake value in ``meta["val"]``.
             hooks: who watches; the verifier that the configuration asks for comes last.
+            finish: whether the passes of phase ``finish`` follow; else ``finish`` runs them later.
 
         Returns:
             How many rounds were run.
@@ -91,35 +92,37 @@ class Pipeline:
             if self._verify == "each":
                 raise PassError(message)
             log.warning("%s; the graph so far is used", message)
+        if finish:
+            self._finish(unit, watching, done)
         drop_unused_constants(unit.gm)
         for hook in watching:
             hook.pipeline_finished(unit, rounds)
         return rounds
 
     def finish(self, unit: Unit, hooks: Sequence[Hook] = ()) -> None:
-        """Run the passes of phase ``finish`` over a unit that is not going to be changed any more.
+        """Run the passes of phase ``finish`` over a unit that was cut after ``run``.
 
         Args:
-            unit: a unit that ``run`` has seen, or what is left of one.
+            unit: what is left of it; it is not going to be changed any more.
             hooks: who watches.
 
         Raises:
             PassError: a pass failed or broke a rule.
         """
-        passes = [p(self._config) for p in self.passes_for(unit) if p.phase == Phase.finish]
-        if not passes:
-            return
-        firings, refusals = unit.rewriter.firings, unit.rewriter.refusals
+        told = unit.rewriter
         watching = self._watching(unit, hooks)
-        unit.rewriter.firings, unit.rewriter.refusals = firings, refusals
+        unit.rewriter.continue_counts(told)
         verifiers = [hook for hook in watching if isinstance(hook, Verifier)]
         for verifier in verifiers:
             verifier.pipeline_started(unit)
-        done: list[str] = []
-        for pass_ in passes:
-            _run_pass(pass_, unit, watching, done)
+        self._finish(unit, watching, [])
         for verifier in verifiers:
             verifier.pipeline_finished(unit, 1)
+
+    def _finish(self, unit: Unit, watching: Sequence[Hook], done: list[str]) -> None:
+        for pass_ in self.passes_for(unit):
+            if pass_.phase == Phase.finish:
+                _run_pass(pass_(self._config), unit, watching, done)
 
     def _watching(self, unit: Unit, hooks: Sequence[Hook]) -> list[Hook]:
         """Give the unit a rewriter that asks the hooks, and add the verifier to them."""

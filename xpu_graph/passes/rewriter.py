@@ -7,8 +7,9 @@ is sound for readers outside the pattern (outputs, aliases, mutations) is decide
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -51,7 +52,17 @@ class Rewriter:
         self.visiting: fx.Node | None = None
         self._allow = allow
         self._log: list[fx.Node] = list(self.graph.nodes)
+        self._start = len(self._log)
         self._stamp: dict[fx.Node, int] = dict.fromkeys(self._log, 1)
+        self._by_target: dict[Any, list[tuple[int, fx.Node]]] = {}
+        for position, node in enumerate(self._log):
+            if node.op == "call_function":
+                self._by_target.setdefault(id(node.target), []).append((position, node))
+
+    def continue_counts(self, earlier: Rewriter) -> None:
+        """Count on from another rewriter of the same unit."""
+        self.firings, self.refusals = earlier.firings, earlier.refusals
+        self.misses = earlier.misses
 
     # --- what passes ask ----------------------------------------------------------------------
 
@@ -70,6 +81,28 @@ class Rewriter:
             return list(self.graph.nodes)
         touched = dict.fromkeys(self._log[clock:])
         return sorted(node for node in touched if node in self._stamp)
+
+    def calls_of(self, targets: Collection[Any], since: int) -> list[fx.Node]:
+        """The calls of some operators that were touched after a time; in graph order.
+
+        Args:
+            targets: the operators.
+            since: a time; 0 for all calls.
+        """
+        wanted = {id(target) for target in targets}
+        found: list[tuple[int, fx.Node]] = []
+        if since == 0:
+            for target, calls in self._by_target.items():
+                if target in wanted:
+                    found += [c for c in calls if c[1] in self._stamp and id(c[1].target) == target]
+            found.sort(key=operator.itemgetter(0))
+        known = [node for _, node in found]
+        touched = dict.fromkeys(self._log[max(since, self._start) :])
+        new = [n for n in touched if n in self._stamp and id(n.target) in wanted]
+        if since == 0 and new:
+            seen = set(known)
+            new = [node for node in new if node not in seen]
+        return sorted([*known, *new]) if new else known
 
     def is_touched_since(self, node: fx.Node, clock: int) -> bool:
         """Whether a node of the graph was touched after a time."""

@@ -216,7 +216,9 @@ class Verifier(Hook):
 
     @override
     def pipeline_finished(self, unit: Unit, rounds: int) -> None:
-        self._check(unit, "the pipeline", _CHEAP)
+        assert self._contract is not None
+        if unit.rewriter.applied or len(unit.gm.graph.nodes) != len(self._contract.nodes):
+            self._check(unit, "the pipeline", _CHEAP)
 
     def _check(self, unit: Unit, culprit: str, names: tuple[str, ...]) -> None:
         assert self._contract is not None
