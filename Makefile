@@ -2,12 +2,16 @@
 # make test   every test that needs no device
 # make test-npu  the npu target with the real Ascend packages, on a simulated CANN
 # make sweep-npu every model with every compiler and setting of the npu target; hours
+# make fuzz   20,000 random graphs through every pass, against eager; about an hour. SEED=n GRAPHS=n
+# make sweep-opinfo, make sweep-models  torch's operators, architectures of transformers; an hour each
 # make lint   ruff, ruff format, mypy
 #
 # PYTHON=/path/to/python3.11 chooses the interpreter; JOBS=n the number of test processes.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 JOBS ?= 2
+SEED ?= 0
+GRAPHS ?= 20000
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -17,7 +21,7 @@ NPU_VENV := .venv-npu
 NPU_BIN := $(NPU_VENV)/bin
 NPU_PIP := $(NPU_BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-npu sweep-npu lint format clean check
+.PHONY: demo test test-npu fuzz sweep-opinfo sweep-models sweep-npu lint format clean check
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/python examples/01_quickstart.py
@@ -27,6 +31,15 @@ test: $(VENV)/dev.stamp
 
 test-npu: $(NPU_VENV)/stamp
 	$(NPU_BIN)/python -m pytest -n $(JOBS) tests/npu
+
+fuzz: $(VENV)/dev.stamp
+	$(BIN)/python -W ignore -m tests.fuzz --seed $(SEED) --graphs $(GRAPHS) --jobs $(JOBS)
+
+sweep-opinfo: $(VENV)/dev.stamp
+	$(BIN)/python -W ignore -m tests.sweeps.opinfo --log opinfo.jsonl --jobs $(JOBS)
+
+sweep-models: $(VENV)/dev.stamp
+	$(BIN)/python -W ignore -m tests.sweeps.transformers_models --log models.jsonl --jobs $(JOBS)
 
 sweep-npu: $(NPU_VENV)/stamp
 	$(NPU_BIN)/python -m pytest -n $(JOBS) tests/sweeps/npu_models.py

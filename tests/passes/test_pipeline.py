@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -278,3 +281,13 @@ def test_debug_verifies_after_each_pass(trace, make_pass):
     liar = make_pass(lambda unit: not unit.rewriter.applied and unit.rewriter.clock == 3)
     with pytest.raises(PassError, match="reports changed=True"):
         run_passes([liar], unit, verify="off", debug=True)
+
+
+def test_the_table_names_every_pass_and_its_level():
+    readme = Path(Pipeline.__module__.replace(".", "/")).parent / "README.md"
+    root = Path(__file__).parents[2]
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (\d)[^|]*\|$", (root / readme).read_text(), re.MULTILINE)
+    assert [name for name, _ in rows] == names(ordered(DEFAULT_PASSES))
+    assert {name: int(level) for name, level in rows} == {
+        pass_.name: pass_.level for pass_ in DEFAULT_PASSES
+    }
