@@ -183,6 +183,19 @@ def _has_same_geometry(old: torch.Tensor, new: torch.Tensor) -> bool:
     )
 
 
+def has_plain_strides(value: torch.Tensor) -> bool:
+    """Whether dimensions of size 1 have the stride that ``view`` gives them.
+
+    Operators treat such strides on real tensors in other ways than on fake ones.
+    """
+    sizes, strides = value.shape, value.stride()
+    return all(
+        size != 1 or same_size(strides[i], sizes[i + 1] * strides[i + 1])
+        for i, size in enumerate(sizes[:-1])
+        if isinstance(size, int)
+    )
+
+
 def value_difference(old: Any, new: Any, *, ignore_offset: bool = False) -> str | None:
     """The same for whole fake values: tensors, numbers and sequences of them."""
     if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):

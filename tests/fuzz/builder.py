@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
+from contextlib import suppress
 
 import torch
 from torch import fx
@@ -18,6 +19,15 @@ LARGEST = 400
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.uint8, torch.int8, torch.int16)
 DTYPES = (*FLOATS, *INTEGERS, torch.bool, torch.complex64)
+
+WRITES = (
+    aten.zero_.default,
+    aten.neg_.default,
+    aten.logical_not_.default,
+    aten.bitwise_not_.default,
+    aten.exp_.default,
+)
+"""Operators that write to their only operand."""
 
 
 class Unfit(Exception):
@@ -34,6 +44,7 @@ class Builder:
         size_node: the placeholder of the varying size, or None.
         tensors: the nodes whose value is a tensor, in order.
         calls: how many calls the graph has.
+        unrest: how likely an operand is written to before it is read.
         guards: how likely a call may ask about the varying size.
         lies: operators left out because their fake value was not like the real one.
     """
@@ -48,6 +59,7 @@ class Builder:
         self.storages = []
         self.constants = {}
         self.calls = 0
+        self.unrest = 0.0
         self.guards = 0.2
         self.lies = Counter()
 
@@ -62,6 +74,8 @@ class Builder:
 
     def call(self, target, *args, **kwargs):
         """Append a call; raises ``Unfit`` if it cannot be run, on fake or on real values."""
+        if self.unrest and self.chance(self.unrest):
+            self._write_to_one(args)
         reals = fx.map_arg((args, kwargs), self.real.__getitem__)
         try:
             real = target(*reals[0], **reals[1])
@@ -74,6 +88,15 @@ class Builder:
         node.meta["stack_trace"] = f"call {self.calls}"
         self.calls += 1
         return self.add(node, fake, real)
+
+    def _write_to_one(self, args):
+        read = []
+        fx.map_arg(args, read.append)
+        unrest, self.unrest = self.unrest, 0.0
+        with suppress(Unfit):  # it need not be one that can be written to
+            if read:
+                self.call(self.choose(*WRITES), self.choose(*read))
+        self.unrest = unrest
 
     def _fake(self, target, args, kwargs, real):
         read = []

@@ -19,7 +19,20 @@ from xpu_graph.stage import Stage, Unit
 
 aten = torch.ops.aten
 
-SPECIAL = (float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1.0, -1.0, 1e-30, 3e4, 0.5)
+SPECIAL = (
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    -0.0,
+    -0.0,
+    0.0,
+    1.0,
+    -1.0,
+    1e-30,
+    -1e-9,
+    3e4,
+    0.5,
+)
 
 
 @functools.cache
@@ -67,14 +80,20 @@ def fill(kind, dtype, length, rng):
         limits = torch.iinfo(dtype)
         numbers = [limits.min, limits.max, 0, 1, 255, 2**31 - 1]
         numbers = [n for n in numbers if limits.min <= n <= limits.max]
-        if kind == "special":
-            return [rng.choice(numbers) for _ in range(length)]
-        return [rng.randrange(max(-4, limits.min), 6) for _ in range(length)]
+        extreme = 0.7 if kind == "special" else 0.1
+        return [
+            rng.choice(numbers) if rng.random() < extreme else rng.randrange(max(-4, limits.min), 6)
+            for _ in range(length)
+        ]
     if dtype.is_complex:
         parts = fill(kind, torch.float32, 2 * length, rng)
         return [complex(parts[i], parts[i + 1]) for i in range(0, 2 * length, 2)]
-    if kind == "special":
-        return [rng.choice(SPECIAL) for _ in range(length)]
+    if kind in ("special", "mixed"):
+        share = 1.0 if kind == "special" else 0.2
+        return [
+            rng.choice(SPECIAL) if rng.random() < share else rng.gauss(0.0, 2.0)
+            for _ in range(length)
+        ]
     if kind == "small":
         return [rng.randrange(-3, 4) * rng.choice((1.0, -1.0)) for _ in range(length)]
     return [rng.gauss(0.0, 2.0) for _ in range(length)]

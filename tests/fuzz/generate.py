@@ -38,7 +38,7 @@ THEMES = {
 }
 """How often a theme is drawn; every graph stresses a few of them."""
 
-INPUT_FILLS = ("numbers", "special", "special", "small", "zeros", "ones")
+INPUT_FILLS = ("numbers", "mixed", "mixed", "special", "small", "zeros", "ones")
 MAX_ATTEMPTS = 200
 
 
@@ -197,6 +197,7 @@ def _themes(rng):
 
 def _calls(builder, themes):
     rng = builder.rng
+    builder.unrest = rng.choice((0, 0, 0, 0, 0.05, 0.2))
     wanted = rng.randrange(5, 26 if builder.world.hint is None else 16)
     weights = [THEMES[theme] * rng.choice((0.1, 0.5, 1, 5)) for theme in themes]
     for _ in range(MAX_ATTEMPTS):
@@ -213,6 +214,7 @@ def _calls(builder, themes):
 def _epilogue(builder):
     """Inputs that are written to at the end, as AOTAutograd writes them."""
     rng = builder.rng
+    builder.unrest = 0.0
     if rng.random() > 0.3:
         return
     inputs = [node for node in builder.tensors if node.op == "placeholder"]

@@ -53,6 +53,15 @@ def execute(gm, inputs, constants, watch=None, also=lambda node, value: value):
     return None
 
 
+def run_code(gm, inputs, constants):
+    """Call the Python code that a graph is printed as; arguments as for ``execute``."""
+    for name, tensor in constants.items():
+        if hasattr(gm, name):
+            setattr(gm, name, tensor)
+    gm.recompile()
+    return gm(*inputs)
+
+
 def observe(call, inputs, constants, seed):
     """What can be seen of ``call(inputs)``."""
     torch.default_generator.manual_seed(seed)

@@ -21,6 +21,7 @@ It exits with 1 while the fault is there.
 
 import operator
 import sys
+from functools import partial
 
 {imports}
 {oracle}
@@ -97,7 +98,8 @@ def main():
     runs = []
     for gm in (after, before):
         constants = fresh_constants()
-        call = lambda inputs, gm=gm, constants=constants: execute(gm, inputs, constants)
+        how = {how} if gm is after else execute
+        call = partial(how, gm, constants=constants)
         runs.append(observe(call, fresh_inputs(SIZE), constants, seed))
     found = difference(*runs, bitwise={bitwise})
     print("no difference" if found is None else found[1])
@@ -148,6 +150,7 @@ def script(case, failure):
         passes=", ".join(pass_.__name__ for pass_ in passes),
         level=failure.trial.level,
         verify=failure.trial.verify,
+        how="run_code" if failure.trial.as_code else "execute",
         bitwise=failure.trial.level == "level1",
     )
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from tests.fuzz import oracle
 from tests.fuzz.builder import Unfit
 from tests.fuzz.case import Storage, TensorInput, extent
-from tests.fuzz.check import Trial, check
+from tests.fuzz.check import check
 from tests.fuzz.rebuild import Edit, Fresh, rebuild
 from xpu_graph import effects
 
@@ -37,6 +39,7 @@ class Shrinker:
         self._fewer_passes()
         if self.case.hint is not None:
             self._try(Edit(size=self.failure.size or self.case.hint))
+        self._accept(self.case, replace(self.failure.trial, as_code=False))
         steps = (self._outputs, self._dead, self._calls, self._inputs, self._layouts, self._numbers)
         while any(step() for step in steps):
             pass
@@ -49,7 +52,7 @@ class Shrinker:
         for pass_ in self.failure.trial.passes:
             rest = tuple(other for other in self.failure.trial.passes if other is not pass_)
             if rest:
-                trial = Trial(rest, self.failure.trial.level, self.failure.trial.verify)
+                trial = replace(self.failure.trial, passes=rest)
                 self._accept(self.case, trial)
 
     def _outputs(self):

@@ -204,3 +204,16 @@ def test_long_chains_cost_a_bounded_look(monkeypatch):
 
 def seeded():
     return torch.Generator().manual_seed(0)
+
+
+def test_views_of_empty_tensors_are_left_alone():
+    """Their strides are another thing on real tensors than on fake ones."""
+
+    def function(x):
+        y = x.sign().expand(2, -1, -1).permute(2, 1, 0)
+        return torch.ops.aten._unsafe_view(y.view(4, 1, 0, 2), [4, 0, 2])
+
+    unit = capture(function, torch.ones(0, 4))[0]
+    run = run_passes([CanonicalizeViews], unit)
+    assert not run.applied
+    assert set(run.refused) == {"an empty tensor may have other strides than its fake value"}

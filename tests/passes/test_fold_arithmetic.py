@@ -169,6 +169,17 @@ def test_powers(trace, dtype):
     assert (run.after["aten.mul.Tensor"], run.after["aten.full.default"]) == (4, 3)
 
 
+def test_powers_may_round_on_other_devices(trace):
+    def function(x):
+        return x**2, x**0
+
+    x = torch.ones(3, device="meta")
+    run = run_passes([FoldArithmetic], trace(function, x))
+    assert run.refused == {"a power may be rounded in another way on this device": 2}
+    run = run_passes([FoldArithmetic], trace(function, x), opt_level="level2")
+    assert run.applied == {"fold_arithmetic": 2}
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_symbolic_sizes_without_a_guard(dynamic):
     def function(x):

@@ -8,9 +8,10 @@
 A node is dropped when an earlier link of its chain has the same storage and the same dtype, shape,
 stride and offset: then it *is* the same tensor. Two links become one only where sizes are static.
 
-Left alone: a view that is itself an output next to its base (they are two tensor objects), and a
-``view`` of a tensor with an unusual stride at a dimension of size 1, which it would normalise; and
-outputs behind an ``_unsafe_view`` of an input, which autograd takes for a tensor of its own.
+Left alone: views of empty tensors; a view that is itself an output next to its base (they are two
+tensor objects); a ``view`` of a tensor with an unusual stride at a dimension of size 1, which it
+would normalise; and outputs behind an ``_unsafe_view`` of an input, which autograd takes for a
+tensor of its own.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ MAX_LINKS = 16
 """How far up a chain is looked for an equal tensor; it keeps the pass linear."""
 
 _UNTRACKED = "an output would become a view of an input that autograd knows"
+_EMPTY = "an empty tensor may have other strides than its fake value"
 _ODD_STRIDES = "a dimension of size 1 has an unusual stride"
 
 
@@ -60,6 +62,9 @@ class CanonicalizeViews(RewritePass):
         value = node.meta.get("val")
         base = node.args[0]
         if not isinstance(value, torch.Tensor) or not isinstance(base, fx.Node):
+            return
+        if any(isinstance(size, int) and size == 0 for size in value.shape):
+            unit.rewriter.refuse(_EMPTY)
             return
         if node.target is aten._unsafe_view.default and _leaves_with_input(node, unit):
             unit.rewriter.refuse(_UNTRACKED)
@@ -82,7 +87,7 @@ class CanonicalizeViews(RewritePass):
         source = base.args[0]
         if node.target in _RESHAPES and base.target in _RESHAPES:
             shape = node.meta["val"].shape
-            if not _has_plain_strides(source.meta["val"]):
+            if not graph_facts.has_plain_strides(source.meta["val"]):
                 unit.rewriter.refuse(_ODD_STRIDES)
             else:
                 unit.rewriter.replace_with_call(node, aten.view.default, (source, list(shape)))
@@ -106,23 +111,10 @@ def _is_same_tensor(node: fx.Node, link: fx.Node, unit: Unit) -> bool:
         or graph_facts.geometry_difference(value, other) is not None
     ):
         return False
-    if node.target in _RESHAPES and not _has_plain_strides(other):
+    if node.target in _RESHAPES and not graph_facts.has_plain_strides(other):
         unit.rewriter.refuse(_ODD_STRIDES)
         return False
     return True
-
-
-def _has_plain_strides(value: torch.Tensor) -> bool:
-    """Whether dimensions of size 1 have the stride that ``view`` gives them.
-
-    ``view`` to the shape it has sets such strides anew on real tensors, but not on fake ones.
-    """
-    sizes, strides = value.shape, value.stride()
-    return all(
-        size != 1 or graph_facts.same_size(strides[i], sizes[i + 1] * strides[i + 1])
-        for i, size in enumerate(sizes[:-1])
-        if isinstance(size, int)
-    )
 
 
 def _order(node: fx.Node) -> list[int]:

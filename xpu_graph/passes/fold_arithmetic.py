@@ -13,9 +13,9 @@ see ``uniform.py``. Where it broadcasts ``x``, a copy of ``expand(x)`` takes its
 
 Left alone: in floating point, ``x + 0.0`` and ``x - (-0.0)`` where ``x`` may be -0.0, which they
 make +0.0, ``x * 0`` (NaN and infinity), ``x * -1`` (``neg`` turns the sign of a NaN); complex
-numbers; ``alpha`` other than 1; ``x ** 2`` with a tensor for 2, which rounds in another way, and
-``x ** 0`` with a tensor for 0, where a signalling NaN gives NaN; whatever would change dtype,
-stride or aliasing.
+numbers; ``alpha`` other than 1; powers on vendors' devices below level2; ``x ** 2`` with a tensor
+for 2, which rounds in another way, and ``x ** 0`` with a tensor for 0, where a signalling NaN gives
+NaN; whatever would change dtype, stride or aliasing.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import torch
 from torch import fx
 from typing_extensions import override
 
+from xpu_graph.config import OptLevel
 from xpu_graph.fx import aten
 from xpu_graph.passes.arguments import argument
 from xpu_graph.passes.base import RewritePass
@@ -48,6 +49,9 @@ _REMAINDER = frozenset(
 _AND = frozenset({aten.bitwise_and.Tensor, aten.bitwise_and.Scalar})
 _OR = frozenset({aten.bitwise_or.Tensor, aten.bitwise_or.Scalar})
 _XOR = frozenset({aten.bitwise_xor.Tensor, aten.bitwise_xor.Scalar})
+
+_POW_IS_EXACT_ON = frozenset({"cpu", "cuda"})
+"""Devices on which ``x ** 2`` is ``x * x``, and ``x ** 1`` is ``x``, to the last bit."""
 
 _RIGHT = ((0, 1),)
 _LEFT = ((1, 0),)
@@ -111,6 +115,9 @@ class FoldArithmetic(RewritePass):
                 return
 
     def _fold(self, node: fx.Node, kept: fx.Node, scalar: Number, rule: _Rule, unit: Unit) -> bool:
+        if node.target in _POW and scalar in (0, 1, 2) and self._may_round(node):
+            unit.rewriter.refuse("a power may be rounded in another way on this device")
+            return False
         is_integer = not _is_inexact(node)
         if rule.integers and not is_integer:
             return False
@@ -130,6 +137,10 @@ class FoldArithmetic(RewritePass):
                 args = (kept, kept)
                 return unit.rewriter.replace_with_call(node, aten.mul.Tensor, args) is not None
         return False
+
+    def _may_round(self, node: fx.Node) -> bool:
+        device = node.meta["val"].device.type
+        return self.config.opt_level < OptLevel.level2 and device not in _POW_IS_EXACT_ON
 
 
 def _is_inexact(node: fx.Node) -> bool:

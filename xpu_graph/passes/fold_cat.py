@@ -55,25 +55,28 @@ class FoldCat(RewritePass):
                     node, aten.unsqueeze.default, (parts[0], dim), relayout=self._relayout
                 )
             return
-        if _is_taken_in(node):
+        if _is_taken_in(node, unit):
             return
-        flat = _flat(node, dim, unit)
+        flat = _flat(node, unit)
         kept = [part for part in flat if not _is_nothing(part, node, dim)]
         if len(kept) == 1 and rewriter.replace(node, kept[0], relayout=self._relayout):
             return
         if kept and kept != list(parts):
-            rewriter.replace_with_call(node, aten.cat.default, (kept, dim))
+            if rewriter.replace_with_call(node, aten.cat.default, (kept, dim)) is not None:
+                return
+            if len(flat) not in (len(kept), len(parts)):  # an empty part decides about something
+                rewriter.replace_with_call(node, aten.cat.default, (flat, dim))
 
 
-def _is_taken_in(node: fx.Node) -> bool:
+def _is_taken_in(node: fx.Node, unit: Unit) -> bool:
     """Whether the only reader is a cat that takes this one apart."""
     if len(node.users) != 1:
         return False
     reader = next(iter(node.users))
-    return reader.target is aten.cat.default and _why_not_inside(node, reader) is None
+    return reader.target is aten.cat.default and _why_not_inside(node, reader, unit) is None
 
 
-def _why_not_inside(inner: fx.Node, outer: fx.Node) -> str | None:
+def _why_not_inside(inner: fx.Node, outer: fx.Node, unit: Unit) -> str | None:
     """Why a cat that another one reads cannot give its parts to it."""
     if len(inner.users) != 1:
         return "something else reads the inner cat"
@@ -82,10 +85,12 @@ def _why_not_inside(inner: fx.Node, outer: fx.Node) -> str | None:
         return "the inner cat is along another dimension"
     if before.dtype != after.dtype:
         return "the inner cat has another dtype"
+    if any(unit.rewriter.is_written(part) for part in inner.all_input_nodes):
+        return "a read would move across a write"
     return None
 
 
-def _flat(node: fx.Node, dim: int, unit: Unit) -> list[fx.Node]:
+def _flat(node: fx.Node, unit: Unit) -> list[fx.Node]:
     """The parts, those of the cats among them in place of these."""
     parts: Any = node.args[0]
     limit = max(MAX_PARTS, len(parts))
@@ -94,7 +99,7 @@ def _flat(node: fx.Node, dim: int, unit: Unit) -> list[fx.Node]:
     while pending:
         part, reader = pending.pop()
         is_cat = part.target is aten.cat.default and isinstance(part.args[0], (list, tuple))
-        reason = _why_not_inside(part, reader) if is_cat else None
+        reason = _why_not_inside(part, reader, unit) if is_cat else None
         if reason is not None:
             unit.rewriter.refuse(reason)
         if not is_cat or reason is not None:

@@ -137,9 +137,10 @@ def _dims(node: fx.Node, rank: int) -> list[int]:
     if not rank:
         return []
     given = None if node.target in _WITHOUT_DIM else argument(node, "dim")
-    if given is None or (given == [] and node.target not in _OVER_NOTHING):
+    dims = [given] if isinstance(given, int) else given
+    if dims is None or (not dims and node.target not in _OVER_NOTHING):
         return list(range(rank))
-    return sorted(dim % rank for dim in (given if isinstance(given, (list, tuple)) else [given]))
+    return sorted(dim % rank for dim in dims)
 
 
 def _why_not(node: fx.Node, source: fx.Node, unit: Unit) -> str | None:

@@ -217,6 +217,8 @@ def _range(node: fx.Node) -> Piece | None:
     stop = _position(argument(node, "end"), size, _end(size))
     if isinstance(size, int) and isinstance(start, int) and isinstance(stop, int):
         stop = max(start, stop)
+        if stop > start:  # the position after the last element, whatever the step leaves out
+            stop = start + (stop - start - 1) // step * step + 1
     return Piece(source, dim, start, stop, step)
 
 

@@ -92,6 +92,8 @@ class Readers:
         if not isinstance(before, torch.Tensor) or not isinstance(value, torch.Tensor):
             return difference
         difference = graph_facts.geometry_difference(before, value, ignore_layout=True)
+        if difference is None and not graph_facts.has_plain_strides(value):
+            return "a dimension of size 1 has an unusual stride"
         if difference is None:
             self.relaid.add(node)
         return difference

@@ -117,7 +117,8 @@ def neutral(g):
         operands[1] = constant_like(g, node, number)
         if g.chance(0.4):
             operands.reverse()
-    result = g.call(target, *operands)
+    takes_alpha = target in (aten.add.Tensor, aten.sub.Tensor)
+    result = g.call(target, *operands, **(alpha(g) if takes_alpha else {}))
     if g.chance(0.5):
         return g.call(
             g.choose(aten.reciprocal.default, aten.neg.default, aten.clone.default), result
@@ -126,7 +127,7 @@ def neutral(g):
 
 
 def alpha(g):
-    return {"alpha": g.choose(1, 2, 1.0)} if g.chance(0.08) else {}
+    return {"alpha": g.choose(1, 2, 2, 1.0)} if g.chance(0.1) else {}
 
 
 @recipe("arithmetic", 6)

@@ -2,7 +2,7 @@
 
 import torch
 
-from tests.fuzz.builder import DTYPES, FLOATS, Unfit
+from tests.fuzz.builder import DTYPES, FLOATS, INTEGERS, Unfit
 from tests.fuzz.case import aten
 from tests.fuzz.recipes.registry import recipe
 
@@ -23,8 +23,8 @@ def cast(g, node, dtype, **more):
     real = g.real[node]
     real = real.real if real.dtype.is_complex else real
     if not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool):
-        limits = torch.iinfo(dtype if dtype.itemsize < 4 else torch.int32)
-        low, high = limits.min, limits.max
+        low, high = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+        high -= high >> 8 if dtype.itemsize >= 4 else 0  # floating point may have none of the last
         if real.is_floating_point() and not ((real >= low) & (real <= high)).all():
             raise Unfit("no integer")
     return g.call(aten._to_copy.default, node, dtype=dtype, **more)
@@ -59,7 +59,9 @@ def cast_once(g):
 def cast_chain(g):
     node = g.pick()
     own = node.meta["val"].dtype
-    pool = FLOATS if own.is_floating_point and g.chance(0.7) else DTYPES
+    pool = DTYPES
+    if g.chance(0.7):
+        pool = FLOATS if own.is_floating_point else (*INTEGERS, *FLOATS, torch.bool)
     current = node
     for _ in range(g.choose(1, 1, 2)):
         current = cast(g, current, g.choose(*pool))

@@ -3,9 +3,11 @@
 import math
 
 import torch
+from torch import fx
 
 from tests.fuzz.builder import FLOATS
 from tests.fuzz.case import aten
+from tests.fuzz.recipes.arithmetic import with_negative_zero
 from tests.fuzz.recipes.registry import recipe
 from tests.fuzz.recipes.views import MAX, ranked, some_shape
 
@@ -148,14 +150,20 @@ def of_one_operand(g):
     return g.call(target, node, node)
 
 
-@recipe("noops", 2)
+@recipe("noops", 4)
 def never_negative(g):
     """What has no sign, and operators that then change nothing."""
     node = g.pick(lambda value: value.dtype.is_floating_point)
+    if g.chance(0.5):
+        node = with_negative_zero(g)
     source = g.choose("abs", "exp", "sigmoid", "relu", "square", "sqrt", "rsqrt", "cosh", "exp2")
     current = g.call(getattr(aten, source).default, node)
     if g.chance(0.3):
-        current = g.call(aten.add.Tensor, current, g.choose(current, 1, -1, node))
+        target = g.choose(aten.add.Tensor, aten.sub.Tensor)
+        operands = [current, g.choose(current, 1, -1, node)]
+        if isinstance(operands[1], fx.Node) and g.chance(0.5):
+            operands.reverse()
+        current = g.call(target, *operands)
     if g.chance(0.3):
         current = g.call(aten._to_copy.default, current, dtype=g.choose(*FLOATS))
     kind = g.choose("abs", "relu", "add", "sum", "mean", "cumsum")
