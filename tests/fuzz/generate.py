@@ -197,7 +197,7 @@ def _themes(rng):
 
 def _calls(builder, themes):
     rng = builder.rng
-    builder.unrest = rng.choice((0, 0, 0, 0, 0.05, 0.2))
+    builder.unrest = rng.choice((0, 0, 0, 0.05, 0.1, 0.3))
     wanted = rng.randrange(5, 26 if builder.world.hint is None else 16)
     weights = [THEMES[theme] * rng.choice((0.1, 0.5, 1, 5)) for theme in themes]
     for _ in range(MAX_ATTEMPTS):

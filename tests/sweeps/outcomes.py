@@ -59,7 +59,8 @@ def copied(values: Any) -> Any:
             return value
         if id(value) not in copies:
             kept.append(value.detach())
-            copy_of_it = copy.deepcopy(kept[-1], memo)
+            is_plain = value.layout == torch.strided  # a sparse one has no storage to follow
+            copy_of_it = copy.deepcopy(kept[-1], memo) if is_plain else kept[-1].clone()
             copies[id(value)] = copy_of_it.requires_grad_(value.requires_grad)
         return copies[id(value)]
 
