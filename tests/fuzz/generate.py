@@ -73,11 +73,12 @@ def generate(seed, themes=()):
 @contextlib.contextmanager
 def _quiet():
     """Without what torch logs about operands that an operator does not take."""
+    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(before)
 
 
 # --- inputs -------------------------------------------------------------------------------------

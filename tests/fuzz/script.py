@@ -22,6 +22,7 @@ It exits with 1 while the fault is there.
 import operator
 import sys
 from functools import partial
+from unittest.mock import patch
 
 {imports}
 {oracle}
@@ -84,13 +85,13 @@ def prepared():
 
 def main():
     seed = {seed}
-    reinplace.MIN_BYTES = 0
     before, _ = prepared()
     after, inputs = prepared()
     print("before:", before.graph, sep="\\n")
     try:
         unit = Unit(Stage.inference, after, inputs, name="fuzz")
-        run_passes([{passes}], unit, opt_level="{level}", verify="{verify}")
+        with patch.object(reinplace, "MIN_BYTES", 0):
+            run_passes([{passes}], unit, opt_level="{level}", verify="{verify}")
     except XpuGraphError as error:
         print(error)
         return 1

@@ -86,3 +86,16 @@ def test_strides_matter_unless_relayout_is_asked_for(trace):
     unit.rewriter = Rewriter(unit)
     nodes = {node.name: node for node in unit.gm.graph.nodes}
     assert not unit.rewriter.replace(nodes["clone"], nodes["t"])
+
+
+def test_odd_strides_of_size_1_are_refused(trace):
+    """Real operators and fake ones lay out their results in different ways then."""
+
+    def function(x):
+        odd = x.as_strided((1, 4), (7, 1))
+        return odd.clone(memory_format=torch.contiguous_format).sum(0)
+
+    done, unit = swap(trace, function, new="as_strided")
+    assert not done
+    ((_, reason),) = unit.rewriter.refusals
+    assert reason == "a dimension of size 1 has an unusual stride"
