@@ -12,8 +12,10 @@ import bisect
 import operator
 from typing import Any
 
+import torch
 from torch import fx
 
+from xpu_graph import fx as graph_facts
 from xpu_graph.fx import aten
 from xpu_graph.passes.pieces import END, SCATTERS, Piece, Pieces, cat_dim
 from xpu_graph.stage import Unit
@@ -81,6 +83,10 @@ class Origins:
             form = form.source
         if isinstance(form, fx.Node):
             return rewriter.replace(node, form, relayout=self._relayout)
+        reason = None if self._relayout else _laid_out(form, node.meta["val"])
+        if reason is not None:
+            rewriter.refuse(reason)
+            return False
         target, args = call_of(form)
         return rewriter.replace_with_call(node, target, args, relayout=self._relayout) is not None
 
@@ -152,6 +158,24 @@ def call_of(piece: Piece) -> tuple[Any, tuple[Any, ...]]:
         return aten.select.int, (piece.source, piece.dim, piece.start)
     args = (piece.source, piece.dim, piece.start, piece.stop)
     return aten.slice.Tensor, args if piece.step == 1 else (*args, piece.step)
+
+
+def _laid_out(piece: Piece, before: torch.Tensor) -> str | None:
+    """How a piece would be laid out in another way than a tensor of the same shape.
+
+    The rewriter says the same about the call, but that has to be made first.
+    """
+    value = piece.source.meta["val"]
+    strides = [*value.stride()]
+    if piece.drops_dim:
+        strides.pop(piece.dim)
+    else:
+        strides[piece.dim] *= piece.step
+    if len(strides) == before.dim() and not all(
+        map(graph_facts.same_size, before.stride(), strides)
+    ):
+        return f"stride {before.stride()} would become {tuple(strides)}"
+    return None
 
 
 def _of_dtype(part: Any, whole: fx.Node) -> fx.Node | str:
