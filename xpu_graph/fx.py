@@ -184,16 +184,16 @@ def _has_same_geometry(old: torch.Tensor, new: torch.Tensor) -> bool:
 
 
 def has_plain_strides(value: torch.Tensor) -> bool:
-    """Whether dimensions of size 1 have the stride that ``view`` gives them.
+    """Whether dimensions of size 1 have the stride that they have in a tensor of its own.
 
-    Operators treat such strides on real tensors in other ways than on fake ones.
+    Operators treat other strides on real tensors in other ways than on fake ones.
     """
-    sizes, strides = value.shape, value.stride()
-    return all(
-        size != 1 or same_size(strides[i], sizes[i + 1] * strides[i + 1])
-        for i, size in enumerate(sizes[:-1])
-        if isinstance(size, int)
-    )
+    following: Any = 1
+    for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+        if isinstance(size, int) and size == 1 and not same_size(stride, following):
+            return False
+        following = size * stride
+    return True
 
 
 def value_difference(old: Any, new: Any, *, ignore_offset: bool = False) -> str | None:

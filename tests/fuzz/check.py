@@ -127,7 +127,7 @@ def run(case, graph, size, how=oracle.execute):
 def transformed(case, trial):
     """A copy of a case that the passes of a trial have changed, and what they did."""
     copy = case.copied()
-    with patch.object(reinplace, "MIN_BYTES", 0):  # or it leaves graphs this small alone
+    with patch.object(reinplace, "MIN_BYTES", 1):  # or it leaves graphs this small alone
         done = run_passes(trial.passes, copy.unit(), opt_level=trial.level, verify=trial.verify)
     return copy, done
 

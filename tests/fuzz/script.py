@@ -90,7 +90,7 @@ def main():
     print("before:", before.graph, sep="\\n")
     try:
         unit = Unit(Stage.inference, after, inputs, name="fuzz")
-        with patch.object(reinplace, "MIN_BYTES", 0):
+        with patch.object(reinplace, "MIN_BYTES", 1):
             run_passes([{passes}], unit, opt_level="{level}", verify="{verify}")
     except XpuGraphError as error:
         print(error)

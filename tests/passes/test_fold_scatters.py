@@ -185,7 +185,8 @@ def test_what_is_written_to_later_stays_apart(trace):
 
     run = folded(trace, FoldScatters, function, matrix(torch.int64), matrix(torch.int64))
     assert run.refused["the memory is written to elsewhere in the graph"] == 2
-    assert run.after["aten.clone.default"] == run.after["aten.slice_scatter.default"] == 1
+    assert run.refused["a read would move across a write"] > 0
+    assert run.after["aten.slice_scatter.default"] == 2
 
 
 def test_symbolic_sizes():

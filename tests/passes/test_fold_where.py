@@ -3,7 +3,7 @@ import torch
 
 from tests.passes.folding import DTYPES, NAN, alone, folded, special
 from xpu_graph.passes.fold_where import FoldWhere
-from xpu_graph.testing import capture, check_against_eager, run_passes
+from xpu_graph.testing import assert_same, capture, check_against_eager, run_passes
 
 aten = torch.ops.aten
 TRUE, FALSE = (torch.full((37,), value) for value in (True, False))
@@ -238,3 +238,20 @@ def test_empty_and_0_dim(trace):
 
     run = folded(trace, FoldWhere, function, torch.tensor(-0.0), torch.ones(0))
     assert run.applied["fold_where"] >= 1
+
+
+def test_a_condition_that_is_written_to_is_not_read_later(trace):
+    """The condition is read where it is negated, not where it decides."""
+
+    def function(c, x):
+        negated = c.logical_not()
+        c.logical_not_()
+        return torch.where(negated, c, x)
+
+    def inputs():
+        return torch.tensor([True, False]), torch.tensor([1.0, 2.0])
+
+    unit = trace(function, *inputs())
+    run = run_passes([FoldWhere], unit)
+    assert run.refused["a read would move across a write"] == 1
+    assert_same(unit.gm(*inputs()), function(*inputs()))

@@ -200,9 +200,7 @@ class Rewriter:
             self.refuse(str(reason))
             return None
         is_view = set(storages_in(result.value)) <= set(self.memory.storages(old))
-        if not is_view and any(
-            self.is_written(node) for node in draft.read if node not in old.all_input_nodes
-        ):
+        if not is_view and any(map(self.is_written, draft.read)):
             self.refuse("a read would move across a write")
             return None
         moved = self._values_to_move(old, result.value, None, relayout)
