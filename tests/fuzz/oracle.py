@@ -91,7 +91,7 @@ def difference(got, want, bitwise):
             found = _value_difference(left, right, bitwise)
             if found is not None:
                 return f"{what}: {found[0]}", f"{what} {position}: {found[1]}"
-    for kind, relation in (("aliases", alias_classes), ("objects", _objects)):
+    for kind, relation in (("aliases", _sharing), ("objects", _objects)):
         have, expected = relation(got.tensors), relation(want.tensors)
         if have != expected:
             return kind, f"{kind} of inputs and outputs: {have}, eager's: {expected}"
@@ -108,12 +108,18 @@ def _objects(values):
     return [first.setdefault(id(value), position) for position, value in enumerate(values)]
 
 
+def _sharing(tensors):
+    """The first tensor that each shares memory with; None for one that shares with no other."""
+    classes = alias_classes(tensors)
+    return [place if place >= 0 and classes.count(place) > 1 else None for place in classes]
+
+
 def _offsets(tensors):
     """Where tensors that share memory with another one begin in it; None for the others."""
-    classes = alias_classes(tensors)
+    shared = _sharing(tensors)
     return [
-        tensor.storage_offset() if classes.count(place) > 1 and place >= 0 else None
-        for tensor, place in zip(tensors, classes, strict=True)
+        None if place is None else tensor.storage_offset()
+        for tensor, place in zip(tensors, shared, strict=True)
     ]
 
 

@@ -239,3 +239,15 @@ def test_long_chains_cost_a_bounded_look(trace, monkeypatch):
     run = folded(trace, FoldScatters, function, torch.arange(40).view(20, 2))
     assert run.applied == {"fold_scatters": 1}
     assert len(looks) <= 20 * fold_scatters.MAX_LINKS
+
+
+def test_what_is_written_to_in_between_is_not_overwritten(trace):
+    def function(x, y):
+        z = slice_scatter(x, y, 0, 0, 2)
+        z.neg_()
+        return slice_scatter(z, y, 0, 0, 2)
+
+    x, y = matrix(torch.int64), matrix(torch.int64)[:2]
+    unit = trace(function, x, y)
+    assert not run_passes([FoldScatters], unit).applied
+    assert torch.equal(unit.gm(x, y), function(x, y))

@@ -57,7 +57,7 @@ class FoldScatters(RewritePass):
         base = written.source
         for _ in range(MAX_LINKS):
             earlier = self._pieces.written_by(base)
-            if earlier is None or not _covers(written, earlier):
+            if earlier is None or not _covers(written, earlier) or rewriter.is_written(base):
                 break
             base = earlier.source
         if base is not written.source:

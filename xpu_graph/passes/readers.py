@@ -27,6 +27,10 @@ _READS_WHOLE_STORAGE = frozenset(
 )
 
 
+_FLATTENS = frozenset({aten.view.default, aten._unsafe_view.default, aten.reshape.default})
+"""Views whose legality depends on strides; fake tensors allow more of them than real ones."""
+
+
 class Readers:
     """The nodes whose fake values change when ``old`` gets another value.
 
@@ -115,6 +119,8 @@ class Readers:
                 return "a view reads memory beyond the tensor"
             if reads_relaid and not effects.is_deterministic(node):
                 return f"{node.target} would read a tensor that is laid out in another way"
+            if reads_relaid and node.target in _FLATTENS:
+                return "a view could be refused on real tensors, which know more of their strides"
             fresh = self._moved_view(node) if is_view and not reads_relaid else None
             if fresh is None:
                 fresh = self._fresh(node)
