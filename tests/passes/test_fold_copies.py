@@ -141,3 +141,11 @@ def test_sparse_tensors_are_left_alone(trace):
     run = run_passes([FoldCopies], unit)
     assert run.refused == {"the tensor has no ordinary storage": 1}
     assert torch.equal(unit.gm(torch.eye(3)), torch.eye(3))
+
+
+def test_odd_strides_reach_no_output():
+    """Fake tensors do not show which stride a dimension of size 1 will have."""
+    check_against_eager(
+        lambda x: (x * 3).clone(memory_format=torch.contiguous_format),
+        lambda: [torch.arange(8.0).as_strided((4, 1), (1, 2))],
+    )

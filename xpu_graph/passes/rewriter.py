@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -145,7 +145,7 @@ class Rewriter:
         Returns:
             Whether it was done. If not, the reason was recorded.
         """
-        moved = self._values_to_move(old, new.meta.get("val"), new, relayout)
+        moved = self._values_to_move(old, new.meta.get("val"), new, new.all_input_nodes, relayout)
         if moved is None:
             return False
         self._substitute(old, new, moved)
@@ -203,7 +203,7 @@ class Rewriter:
         if not is_view and any(map(self.is_written, draft.read)):
             self.refuse("a read would move across a write")
             return None
-        moved = self._values_to_move(old, result.value, None, relayout)
+        moved = self._values_to_move(old, result.value, None, draft.read, relayout)
         if moved is None:
             return None
         made: dict[Call, fx.Node] = {}
@@ -295,15 +295,29 @@ class Rewriter:
     # --- inside -------------------------------------------------------------------------------
 
     def _values_to_move(
-        self, old: fx.Node, value: Any, new: fx.Node | None, relayout: bool = False
+        self,
+        old: fx.Node,
+        value: Any,
+        new: fx.Node | None,
+        reads: Sequence[fx.Node] = (),
+        relayout: bool = False,
     ) -> dict[fx.Node, Any] | None:
         """Every check of a replacement of ``old``; touches nothing.
+
+        Args:
+            old: the node that goes.
+            value: the fake value that takes its place.
+            new: the node that has it; None for one that is not made yet.
+            reads: what the value is computed from.
+            relayout: see ``replace``.
 
         Returns:
             The fake values that readers of ``old`` will have, or None where it was refused.
         """
         readers = Readers(old, value, self.memory, self.fake_mode, relayout)
         reason = readers.why_not(new)
+        if reason is None and self.memory.is_returned(old) and _strides_may_differ(value, reads):
+            reason = "a dimension of size 1 of an output may get another stride"
         if reason is None and not self._allow(self.unit, self.pass_name):
             reason = "out of fuel"
         if reason is not None:
@@ -345,3 +359,18 @@ class Rewriter:
             if node in self._stamp:
                 self._log.append(node)
                 self._stamp[node] = len(self._log)
+
+
+def _strides_may_differ(value: Any, reads: Sequence[fx.Node]) -> bool:
+    """Whether torch may lay out a result in another way than its fake value says.
+
+    Where an operand has an odd stride at a dimension of size 1, real operators keep it, and fake
+    ones do not.
+    """
+    if not isinstance(value, torch.Tensor) or 1 not in [s for s in value.shape if type(s) is int]:
+        return False
+    return any(
+        tensor.layout == torch.strided and not graph_facts.has_plain_strides(tensor)
+        for node in reads
+        for tensor in graph_facts.tensors_of(node)
+    )
