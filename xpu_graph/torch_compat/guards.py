@@ -43,9 +43,8 @@ def refused_guards(mode: FakeTensorMode) -> Iterator[None]:
         yield
         return
     quiet = _Quiet()
-    for (
-        logger
-    ) in _COMPLAINING:  # torch takes a refused guard for an accident, and says so at length
+    # torch takes a refusal for an accident, and says so at length
+    for logger in _COMPLAINING:
         logger.addFilter(quiet)
     try:
         with mode.shape_env.error_on_new_guards():
