@@ -30,7 +30,8 @@ from torch.utils import _pytree as pytree
 from xpu_graph import Stage, XpuGraphConfig
 from xpu_graph.artifact import SerializableGraphModule
 from xpu_graph.dispatch import dispatch
-from xpu_graph.fx import inherit_provenance, placeholders, run_fake, shallow_copy
+from xpu_graph.fakes import run_fake
+from xpu_graph.fx import inherit_provenance, placeholders, shallow_copy
 from xpu_graph.runtime import boxed_entry
 from xpu_graph.stage import Unit
 

@@ -20,6 +20,7 @@ LAYERS = [
         "graph_codec",
         "artifact",
         "fx",
+        "fakes",
         "folded",
         "effects",
     ],

@@ -17,7 +17,8 @@ from torch import fx
 from xpu_graph import torch_compat
 from xpu_graph.backends.surroundings import Surroundings
 from xpu_graph.config import XpuGraphConfig, load_dotted_name
-from xpu_graph.fx import mark, placeholders, refresh_views
+from xpu_graph.fakes import refresh_views
+from xpu_graph.fx import mark, placeholders
 from xpu_graph.stage import Stage, Unit
 from xpu_graph.torch_compat import storage_id
 

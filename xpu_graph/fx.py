@@ -1,4 +1,4 @@
-"""Graph facts that two passes share: storage, geometry, fake values, provenance."""
+"""Graph facts that two passes share: storage, geometry, provenance."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from xpu_graph.torch_compat import (
     detect_fake_mode,
     free_unbacked_symbols,
     has_symbolic_sizes,
-    may_be_a_copy,
-    refused_guards,
     storage_id,
-    suppressed_guards,
 )
 
 aten = torch.ops.aten
@@ -217,56 +214,6 @@ def value_difference(old: Any, new: Any, *, ignore_offset: bool = False) -> str 
         elif type(left) is not type(right) or str(left) != str(right):
             return f"{left!r} would become {right!r}"
     return None
-
-
-def run_fake(node: fx.Node, mode: FakeTensorMode | None) -> Any:
-    """The fake value of a call node, from the fake values of its arguments."""
-    args, kwargs = pytree.tree_map_only(
-        fx.Node, lambda argument: argument.meta["val"], (node.args, node.kwargs)
-    )
-    return call_fake(node.target, args, kwargs, mode)
-
-
-def call_fake(
-    target: Any, args: Any, kwargs: Any, mode: FakeTensorMode | None, *, ask: bool = True
-) -> Any:
-    """Call an operator on fake values; adds no guard.
-
-    Args:
-        target: the operator.
-        args: fake values.
-        kwargs: the same by name.
-        mode: their mode.
-        ask: whether the operator may ask for facts about sizes that are not known, and is answered
-            for the sizes that were traced. Right for what the program calls; a call that was
-            not in the program has to do without.
-
-    Raises:
-        NeedsGuard: ``ask`` is False, and the operator asked.
-    """
-    if mode is None:
-        return target(*args, **kwargs)
-    guards = suppressed_guards(mode) if ask else refused_guards(mode)
-    with mode, guards, torch.no_grad():
-        return target(*args, **kwargs)
-
-
-def refresh_views(graph: fx.Graph) -> None:
-    """Let the fake value of every view share memory with what it is a view of.
-
-    Torch turns Python numbers into tensor arithmetic after it has traced a graph, and gives the new
-    nodes fake values of their own; the views of what they replaced keep the old memory.
-    """
-    mode = fake_mode_of(graph)
-    for node in graph.nodes:
-        target = node.target
-        if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
-            continue
-        if may_be_a_copy(target) or not any(r.alias_info for r in target._schema.returns):
-            continue
-        sources = {storage for used in node.all_input_nodes for storage in storages_of(used)}
-        if not sources.issuperset(storages_of(node)):
-            node.meta["val"] = run_fake(node, mode)
 
 
 def user_line(node: fx.Node) -> str:

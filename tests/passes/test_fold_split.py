@@ -181,3 +181,15 @@ def test_one_piece_of_symbolic_size():
     run = run_passes([FoldSplit], capture(function, x, dynamic=True)[0])
     assert run.after == {"aten.neg.default": 2}
     check_against_eager(function, lambda: [matrix()], alone(FoldSplit), dynamic=True)
+
+
+def test_what_was_written_to_inside_is_not_looked_through(trace):
+    """The cat inside no longer holds its parts when the outer one reads it."""
+
+    def function(x, y):
+        inner = torch.cat([x, y])
+        inner.view(-1).add_(1)
+        return [piece.neg() for piece in torch.cat([inner, x]).split([3, 1, 4, 4])]
+
+    run = folded(trace, FoldSplit, function, matrix(), matrix(), opt_level="level2")
+    assert run.refused["what is taken apart is written to"] == 3

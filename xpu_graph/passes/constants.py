@@ -39,8 +39,10 @@ class ConstantMap:
         self._limit = limit_bytes
         self._held: dict[fx.Node, int] = {}
         self.from_sources: set[fx.Node] = set()
+        held = self._held.keys()
         for node in unit.gm.graph.nodes:
-            self._look_at(node)
+            if held >= set(node.all_input_nodes):  # nothing else can be constant
+                self._look_at(node)
 
     def __contains__(self, node: fx.Node) -> bool:
         return node in self._held

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from xpu_graph import fx as graph_facts
+from xpu_graph.fakes import call_fake
 from xpu_graph.torch_compat import FakeTensorMode, NeedsGuard
 
 FAKE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError)
@@ -61,7 +62,7 @@ class Draft:
         """
         self.map((args, kwargs), self._reads, lambda call: call)
         try:
-            value = graph_facts.call_fake(
+            value = call_fake(
                 target,
                 self.map(args, lambda node: node.meta["val"], lambda call: call.value),
                 self.map(kwargs, lambda node: node.meta["val"], lambda call: call.value),

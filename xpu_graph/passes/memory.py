@@ -66,9 +66,8 @@ class Memory:
         if not self._writes:
             return 0
         return sum(
-            write < node
+            bisect.bisect_left(self._writes.get(storage, ()), node)
             for storage in self.storages(argument)
-            for write in self._writes.get(storage, ())
         )
 
     def is_returned(self, node: fx.Node) -> bool:
@@ -161,7 +160,7 @@ class Memory:
     def add_write(self, node: fx.Node, written: fx.Node) -> None:
         """Note that a node writes to memory of another one's value."""
         for storage in self.storages(written):
-            self._writes.setdefault(storage, []).append(node)
+            bisect.insort(self._writes.setdefault(storage, []), node)
 
     def hand_over_outputs(self, old: fx.Node, new: fx.Node) -> None:
         """Note that the graph returns ``new`` wherever it returned ``old``."""
@@ -183,13 +182,13 @@ def _items(node: fx.Node) -> list[fx.Node]:
 def _paired_items(old: fx.Node, new: fx.Node | None) -> Iterator[tuple[fx.Node, fx.Node | None]]:
     """Two nodes, and what is taken out of both at the same place."""
     yield old, new
-    for mine in _items(old):
-        if new is None:
-            yield from _paired_items(mine, None)
-        else:
-            for other in _items(new):
-                if mine.args[1] == other.args[1]:
-                    yield from _paired_items(mine, other)
+    items = _items(old)
+    others: dict[str, list[fx.Node]] = {}
+    for other in _items(new) if items and new is not None else ():
+        others.setdefault(repr(other.args[1]), []).append(other)
+    for mine in items:
+        for twin in others.get(repr(mine.args[1]), ()) if new is not None else (None,):
+            yield from _paired_items(mine, twin)
 
 
 _MAY_RETURN_OPERAND = frozenset(

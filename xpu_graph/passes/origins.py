@@ -28,6 +28,7 @@ LED_THROUGH = frozenset({aten.cat.default, aten.stack.default, *_VIEWS, *SCATTER
 """What the source of a piece may be for the piece to have an origin."""
 
 _OTHER_DTYPE = "a part has another dtype than the result"
+_WRITTEN = "what is taken apart is written to"
 _TOO_LONG = "the chain above it is longer than what is looked at"
 
 
@@ -60,8 +61,10 @@ class Origins:
         for _ in range(MAX_LINKS):
             is_view = views == len(forms) and current.source.target in _VIEWS
             step = self._step(current)
-            if step is _OTHER_DTYPE:
-                unit.rewriter.refuse(_OTHER_DTYPE)
+            if step is not None and not is_view and unit.rewriter.is_written(current.source):
+                step = _WRITTEN  # it no longer holds what it was put together from
+            if isinstance(step, str):
+                unit.rewriter.refuse(step)
             if step is None or isinstance(step, str):
                 break
             forms.append(step)

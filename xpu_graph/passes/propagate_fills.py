@@ -106,11 +106,22 @@ class PropagateFills(RewritePass):
         computing: list[fx.Node] = []
         rearranging: list[fx.Node] = []
         filling: list[fx.Node] = []
-        for node in super().candidates(unit, since):
+        for node in super().candidates(unit, since) if since else self._within_reach(unit):
             is_computing = node.target in _COMPUTING
             later = filling if node.target in FILLS else rearranging
             (computing if is_computing else later).append(node)
         return itertools.chain(computing, reversed(rearranging), filling)
+
+    def _within_reach(self, unit: Unit) -> list[fx.Node]:
+        """The targets that a number can get to: fills, and what reads them or a constant."""
+        reached = dict.fromkeys(unit.rewriter.calls_of(FILLS, 0))
+        pending = [*reached, *unit.gm.graph.find_nodes(op="get_attr", sort=False)]
+        while pending:
+            for user in pending.pop().users:
+                if user not in reached and user.target in self.targets:
+                    reached[user] = None
+                    pending.append(user)
+        return sorted(reached)
 
     @override
     def visit(self, node: fx.Node, unit: Unit) -> None:

@@ -14,6 +14,7 @@ from torch import fx
 
 from xpu_graph import effects
 from xpu_graph import fx as graph_facts
+from xpu_graph.fakes import call_fake
 from xpu_graph.fx import aten
 from xpu_graph.passes.drafts import FAKE_ERRORS
 from xpu_graph.passes.memory import Memory, storages_in
@@ -112,7 +113,7 @@ class Readers:
             if node in self.moved or node.op == "output":
                 continue
             is_view = not stale.isdisjoint(self._memory.storages(node))
-            reads_relaid = not self.relaid.isdisjoint(node.all_input_nodes)
+            reads_relaid = bool(self.relaid) and not self.relaid.isdisjoint(node.all_input_nodes)
             if not is_view and not reads_relaid:
                 continue
             if node.target in _READS_WHOLE_STORAGE:
@@ -173,7 +174,7 @@ class Readers:
             ),
         )
         try:
-            return graph_facts.call_fake(node.target, args, kwargs, self._mode, ask=False)
+            return call_fake(node.target, args, kwargs, self._mode, ask=False)
         except NeedsGuard:
             return "it would need a guard on a size"
         except FAKE_ERRORS as error:

@@ -8,8 +8,9 @@ to its intermediates is hard to reason about.
 
 Left alone: operands that are inputs, constants or outputs, or share memory with another value that
 is read later; memory that a custom or higher-order operator gave, which may keep it; results of
-another dtype, shape or stride than the operand; operators that are not pointwise; small tensors,
-whose memory costs nothing; and symbolic sizes.
+another dtype, shape or stride than the operand; operators that are not pointwise; complex numbers
+and ``mul.Scalar``, which torch rounds in another way in place; small tensors, whose memory costs
+nothing; and symbolic sizes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing_extensions import override
 from xpu_graph import effects
 from xpu_graph import fx as graph_facts
 from xpu_graph.config import XpuGraphConfig
+from xpu_graph.fx import aten
 from xpu_graph.passes.base import Pass, Phase
 from xpu_graph.stage import Unit
 
@@ -47,6 +49,8 @@ class Reinplace(Pass):
     def run(self, unit: Unit) -> bool:
         before = unit.rewriter.applied
         nodes = list(unit.gm.graph.nodes)
+        if not any(map(_is_large, nodes)):
+            return False
         last = _last_readers(nodes, unit)
         makers = _makers(nodes, unit)
         for position, node in enumerate(nodes):
@@ -112,7 +116,12 @@ def _in_place_form(node: fx.Node) -> Any:
     return _forms[target]
 
 
+_ROUND_OTHERWISE = frozenset({aten.mul.Scalar, aten.multiply.Scalar})
+
+
 def _find_form(target: torch._ops.OpOverload) -> Any:
+    if target in _ROUND_OTHERWISE:
+        return None
     packet = getattr(getattr(torch.ops, target.namespace), f"{target._opname}_", None)
     form = getattr(packet, target._overloadname, None)
     if not isinstance(form, torch._ops.OpOverload):
@@ -123,6 +132,16 @@ def _find_form(target: torch._ops.OpOverload) -> Any:
     return form if same and writes == [mine[0].name] else None
 
 
+def _is_large(node: fx.Node) -> bool:
+    """Whether the node's value is one tensor that is worth writing to."""
+    value = node.meta.get("val")
+    return (
+        isinstance(value, torch.Tensor)
+        and graph_facts.is_static(value)
+        and value.numel() * value.element_size() >= MIN_BYTES
+    )
+
+
 def _fits(operand: fx.Node, node: fx.Node) -> bool:
     """Whether the result is laid out as the operand, and is large enough to matter."""
     value, result = operand.meta.get("val"), node.meta.get("val")
@@ -130,7 +149,8 @@ def _fits(operand: fx.Node, node: fx.Node) -> bool:
         isinstance(value, torch.Tensor)
         and isinstance(result, torch.Tensor)
         and graph_facts.is_static(value)
-        and value.numel() * value.element_size() >= MIN_BYTES
+        and not value.is_complex()
+        and _is_large(operand)
         and graph_facts.geometry_difference(result, value) is None
         and value.untyped_storage().nbytes() == result.untyped_storage().nbytes()
     )

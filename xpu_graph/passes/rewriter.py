@@ -19,6 +19,7 @@ from xpu_graph import effects
 from xpu_graph import fx as graph_facts
 from xpu_graph.passes.drafts import Call, Draft, DraftRefused
 from xpu_graph.passes.memory import Memory, storages_in
+from xpu_graph.passes.odd_strides import OddStrides
 from xpu_graph.passes.readers import Readers
 from xpu_graph.stage import Unit
 
@@ -51,6 +52,7 @@ class Rewriter:
         self.pass_name = ""
         self.visiting: fx.Node | None = None
         self._allow = allow
+        self._odd = OddStrides()
         self._log: list[fx.Node] = list(self.graph.nodes)
         self._start = len(self._log)
         self._stamp: dict[fx.Node, int] = dict.fromkeys(self._log, 1)
@@ -251,6 +253,7 @@ class Rewriter:
         node.target = target
         for moved, fresh in {node: value, **readers.moved}.items():
             self.memory.set_value(moved, fresh)
+        self._odd.follow((node, *readers.moved))
         self.memory.add_write(node, operand)
         self.applied += 1
         self.firings[self.pass_name] += 1
@@ -289,6 +292,7 @@ class Rewriter:
             self.graph.erase_node(dead)
             del self._stamp[dead]
             self.memory.forget(dead)
+            self._odd.forget(dead)
             self._changed(*inputs)
             pending += [used for used in inputs if not used.users and effects.is_removable(used)]
 
@@ -316,7 +320,7 @@ class Rewriter:
         """
         readers = Readers(old, value, self.memory, self.fake_mode, relayout)
         reason = readers.why_not(new)
-        if reason is None and self.memory.is_returned(old) and _strides_may_differ(value, reads):
+        if reason is None and self.memory.is_returned(old) and self._odd.may_differ(value, reads):
             reason = "a dimension of size 1 of an output may get another stride"
         if reason is None and not self._allow(self.unit, self.pass_name):
             reason = "out of fuel"
@@ -349,6 +353,7 @@ class Rewriter:
         old.replace_all_uses_with(new)
         for node, value in moved.items():
             self.memory.set_value(node, value)
+        self._odd.follow((new, *moved))
         self.applied += 1
         self.firings[self.pass_name] += 1
         self._changed(new, *users, *old.all_input_nodes)
@@ -359,18 +364,3 @@ class Rewriter:
             if node in self._stamp:
                 self._log.append(node)
                 self._stamp[node] = len(self._log)
-
-
-def _strides_may_differ(value: Any, reads: Sequence[fx.Node]) -> bool:
-    """Whether torch may lay out a result in another way than its fake value says.
-
-    Where an operand has an odd stride at a dimension of size 1, real operators keep it, and fake
-    ones do not.
-    """
-    if not isinstance(value, torch.Tensor) or 1 not in [s for s in value.shape if type(s) is int]:
-        return False
-    return any(
-        tensor.layout == torch.strided and not graph_facts.has_plain_strides(tensor)
-        for node in reads
-        for tensor in graph_facts.tensors_of(node)
-    )

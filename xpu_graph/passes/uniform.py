@@ -8,6 +8,7 @@ The signs of NaNs are not told apart anywhere: arithmetic does not define them.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Any
 
@@ -172,6 +173,12 @@ def as_dtype(number: Number, dtype: torch.dtype) -> Number | None:
 
     None where ``full`` would not take it, as 300 for uint8.
     """
+    return _as_dtype(repr(number), number, dtype)
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _as_dtype(spelling: str, number: Number, dtype: torch.dtype) -> Number | None:
+    """The same; ``spelling`` tells zeros of two signs apart."""
     try:
         with no_dispatch_modes():
             # of two elements, for a tensor of one takes what overflows, too

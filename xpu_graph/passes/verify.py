@@ -17,6 +17,7 @@ from typing_extensions import override
 from xpu_graph import effects
 from xpu_graph import fx as graph_facts
 from xpu_graph.errors import PassError
+from xpu_graph.fakes import run_fake
 from xpu_graph.hooks import Hook
 from xpu_graph.passes.base import Pass
 from xpu_graph.passes.fold_assertions import is_proven
@@ -131,7 +132,7 @@ def _has_true_values(unit: Unit, contract: Contract) -> str | None:
             return f"node {node.name} has no fake value"
         if not _is_checkable(node):
             continue
-        fresh = graph_facts.run_fake(node, mode)
+        fresh = run_fake(node, mode)
         difference = graph_facts.value_difference(node.meta["val"], fresh, ignore_offset=True)
         if difference is None and _shared(node, node.meta["val"]) != _shared(node, fresh):
             difference = "it shares memory with other arguments"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -47,6 +47,8 @@ __all__ = [
     "add_tensor_metadata",
     "aot_autograd",
     "boxed_forward",
+    "call_factory",
+    "call_view",
     "custom_operators_unchecked",
     "debug_directory",
     "default_partition",
@@ -111,6 +113,34 @@ def fake_view(base: FakeTensor, like: FakeTensor, mode: FakeTensorMode) -> FakeT
     with torch.no_grad(), in_kernel_invocation_manager(mode):
         meta = torch.as_strided(base, like.shape, like.stride(), like.storage_offset())
     return FakeTensor(mode, meta, like.device)
+
+
+def call_view(
+    view: torch._ops.OpOverload, base: FakeTensor, args: Sequence[Any], mode: FakeTensorMode
+) -> FakeTensor:
+    """A view operator of torch's own on a fake tensor of static sizes, made without dispatch.
+
+    Raises:
+        RuntimeError, IndexError, TypeError: the operator does not take these arguments.
+    """
+    with torch.no_grad(), in_kernel_invocation_manager(mode):
+        meta = view(base, *args)
+    return FakeTensor(mode, meta, base.device)
+
+
+def call_factory(
+    factory: torch._ops.OpOverload,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    mode: FakeTensorMode,
+) -> FakeTensor:
+    """A fake tensor that an operator of no tensor argument makes, made without dispatch.
+
+    ``kwargs`` names the device.
+    """
+    with torch.no_grad(), in_kernel_invocation_manager(mode):
+        meta = factory(*args, **{**kwargs, "device": torch.device("meta")})
+    return FakeTensor(mode, meta, kwargs["device"])
 
 
 def has_symbolic_sizes(tensor: torch.Tensor) -> bool:

@@ -14,7 +14,8 @@ from torch import fx
 
 from xpu_graph import effects
 from xpu_graph.backends.npu.contract import DEVICE
-from xpu_graph.fx import call_fake, placeholders, tensors_of
+from xpu_graph.fakes import call_fake
+from xpu_graph.fx import placeholders, tensors_of
 from xpu_graph.torch_compat import detect_fake_mode
 
 aten = torch.ops.aten

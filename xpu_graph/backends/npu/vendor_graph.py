@@ -28,7 +28,8 @@ from torch.utils import _pytree as pytree
 from xpu_graph.backends.npu.contract import DEVICE, mutated_inputs
 from xpu_graph.backends.npu.host_part import NUMBERS, cut_before, is_on_host
 from xpu_graph.errors import BackendError
-from xpu_graph.fx import attribute, call_fake, mark, marks, placeholders, storages_of
+from xpu_graph.fakes import call_fake
+from xpu_graph.fx import attribute, mark, marks, placeholders, storages_of
 from xpu_graph.torch_compat import detect_fake_mode
 
 RESERVED = frozenset({"device", "torch", "inf", "nan", "self", "math", "operator"})

@@ -1,0 +1,126 @@
+"""Fake values of calls: the geometry of a result, without its numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from xpu_graph.fx import aten, fake_mode_of, is_static, storages_of
+from xpu_graph.torch_compat import (
+    FakeTensor,
+    FakeTensorMode,
+    call_factory,
+    call_view,
+    may_be_a_copy,
+    refused_guards,
+    suppressed_guards,
+)
+
+
+def run_fake(node: fx.Node, mode: FakeTensorMode | None) -> Any:
+    """The fake value of a call node, from the fake values of its arguments."""
+    args, kwargs = pytree.tree_map_only(
+        fx.Node, lambda argument: argument.meta["val"], (node.args, node.kwargs)
+    )
+    return call_fake(node.target, args, kwargs, mode)
+
+
+def call_fake(
+    target: Any, args: Any, kwargs: Any, mode: FakeTensorMode | None, *, ask: bool = True
+) -> Any:
+    """Call an operator on fake values; adds no guard.
+
+    Args:
+        target: the operator.
+        args: fake values.
+        kwargs: the same by name.
+        mode: their mode.
+        ask: whether the operator may ask for facts about sizes that are not known, and is answered
+            for the sizes that were traced. Right for what the program calls; a call that was
+            not in the program has to do without.
+
+    Raises:
+        NeedsGuard: ``ask`` is False, and the operator asked.
+    """
+    if mode is None:
+        return target(*args, **kwargs)
+    if not ask and id(target) in _VIEWS and _is_static_view(args, kwargs):
+        return call_view(target, args[0], args[1:], mode)
+    if not ask and target is aten.full.default and _is_static_full(args, kwargs):
+        return call_factory(target, args, kwargs, mode)
+    guards = suppressed_guards(mode) if ask else refused_guards(mode)
+    with mode, guards, torch.no_grad():
+        return target(*args, **kwargs)
+
+
+def refresh_views(graph: fx.Graph) -> None:
+    """Let the fake value of every view share memory with what it is a view of.
+
+    Torch turns Python numbers into tensor arithmetic after it has traced a graph, and gives the new
+    nodes fake values of their own; the views of what they replaced keep the old memory.
+    """
+    mode = fake_mode_of(graph)
+    for node in graph.nodes:
+        target = node.target
+        if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+            continue
+        if may_be_a_copy(target) or not any(r.alias_info for r in target._schema.returns):
+            continue
+        sources = {storage for used in node.all_input_nodes for storage in storages_of(used)}
+        if not sources.issuperset(storages_of(node)):
+            node.meta["val"] = run_fake(node, mode)
+
+
+_VIEWS = {
+    id(view)
+    for view in (
+        aten.alias.default,
+        aten.detach.default,
+        aten.expand.default,
+        aten.permute.default,
+        aten.select.int,
+        aten.slice.Tensor,
+        aten.squeeze.default,
+        aten.squeeze.dim,
+        aten.squeeze.dims,
+        aten.t.default,
+        aten.transpose.int,
+        aten.unsqueeze.default,
+        aten.view.default,
+    )
+}
+"""Views whose geometry follows from that of their operand and from numbers.
+
+Torch's dispatch of a call on fake values takes some 100 us; most new calls of a rewrite are views.
+"""
+
+
+def _is_static_view(args: Any, kwargs: Any) -> bool:
+    """Whether arguments are a strided fake tensor of static sizes, then numbers and lists."""
+    first, *rest = args
+    return (
+        not kwargs
+        and type(first) is FakeTensor
+        and first.layout == torch.strided
+        and is_static(first)
+        and not first.is_conj()
+        and not first.is_neg()
+        and all(
+            type(value) is int
+            for given in rest
+            for value in (given if isinstance(given, (list, tuple)) else (given,))
+        )
+    )
+
+
+def _is_static_full(args: Any, kwargs: Any) -> bool:
+    """Whether arguments of ``full`` are numbers, and name a device."""
+    return (
+        len(args) == 2
+        and all(type(size) is int for size in args[0])
+        and isinstance(args[1], (bool, int, float, complex))
+        and isinstance(kwargs.get("device"), torch.device)
+    )
