@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from xpu_graph import fakes
 from xpu_graph import fx as graph_facts
@@ -60,6 +61,30 @@ def test_views(base, call):
     assert made.untyped_storage()._cdata == fake.untyped_storage()._cdata
     assert made.fake_mode is mode
     assert not made.requires_grad
+
+
+SCATTERS = {
+    "slice_scatter": lambda x, y: aten.slice_scatter.default(x, y, 0, 0, 2),
+    "select_scatter": lambda x, y: aten.select_scatter.default(x, y[0], 0, 0),
+    "diagonal_scatter": lambda x, y: aten.diagonal_scatter.default(x.view(2, 3), y),
+    "as_strided_scatter": lambda x, y: aten.as_strided_scatter.default(x, y, [2], [1], 1),
+    "copy": lambda x, y: aten.copy.default(x, x),
+}
+
+
+@pytest.mark.parametrize("function", SCATTERS.values(), ids=SCATTERS)
+def test_what_copies_the_whole_storage_keeps_the_offset(function):
+    """Torch's cache of fake results says 0 from the second time on."""
+    x, y = torch.arange(12.0)[1:7], torch.zeros(2)
+    mode = FakeTensorMode()
+    with mode:
+        fakes_of = [mode.from_tensor(tensor) for tensor in (x, y)]
+        gm = make_fx(lambda x, y: (function(x, y), function(x, y)[1:]))(*fakes_of)
+    fakes.refresh_values(gm.graph)
+    (output,) = gm.graph.find_nodes(op="output")
+    for node, real in zip(output.args[0], (function(x, y), function(x, y)[1:]), strict=True):
+        assert node.meta["val"].storage_offset() == real.storage_offset()
+        assert fakes.run_fake(node, mode).storage_offset() == real.storage_offset()
 
 
 @pytest.mark.parametrize(

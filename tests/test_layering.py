@@ -25,7 +25,7 @@ LAYERS = [
         "effects",
     ],
     ["passes", "cache", "backends", "debug", "kernels"],
-    ["dispatch", "keeper", "runtime"],
+    ["partition", "dispatch", "keeper", "runtime"],
     ["compiler"],
     ["backend", "diagnose", "testing", "conformance_programs", "conformance", "cli", "__main__"],
 ]

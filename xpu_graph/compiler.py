@@ -124,7 +124,12 @@ class XpuGraph:
         if vendor is not None:
             around = backends.surroundings(self.config.target, vendor)
         compiled = dispatch(
-            gm, example_inputs, self.config, lambda unit: self._compile(unit, report), around
+            gm,
+            example_inputs,
+            self.config,
+            lambda unit: self._compile(unit, report),
+            lambda unit: self._improve(unit, report),
+            around,
         )
         report.seconds = time.perf_counter() - start
         self.reports.append(report)
@@ -194,6 +199,18 @@ class XpuGraph:
         if reference is not None:
             artifact = Interceptor(artifact, reference, unit.name, self._tolerances or {})
         return boxed_entry(artifact)
+
+    def _improve(self, unit: Unit, report: CompileReport) -> None:
+        """Run the passes that serve joint graphs; what is cut from one is compiled, and kept."""
+        if not self._pipeline.passes_for(unit):
+            return
+        told = GraphReport(unit.name, unit.stage.value, cache="not kept, since its two parts are")
+        report.graphs.append(told)
+        if self._tolerances is not None:
+            told.notes.append("not changed: the interceptor compares what was cut from it")
+            return
+        with named_errors(f"compiling {unit.name}", XpuGraphError), told.timed("passes"):
+            self._pipeline.run(unit, watchers(self.config, told, self._fuel))
 
     def _find_or_make(self, unit: Unit, told: GraphReport) -> SerializableArtifact:
         if not self.config.enable_cache:

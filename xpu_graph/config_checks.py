@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import math
 import os
 import pathlib
@@ -140,8 +141,10 @@ def _own_containers(value: Any) -> Any:
 
 
 def _partitioner(name: str, value: object) -> object:
-    if value is None or callable(value):
+    if value is None:
         return value
+    if callable(value):
+        return _takes_joint_graph(name, value, value)
     if not isinstance(value, str):
         raise _wrong_type(name, value, "a name, a callable, or None")
     if value in PARTITIONERS:
@@ -149,8 +152,25 @@ def _partitioner(name: str, value: object) -> object:
     if "." not in value:
         legal = (*PARTITIONERS, "a dotted name", "a callable")
         raise ConfigError(unknown_name(name, value, legal, "XpuGraphConfig"))
-    if not callable(load_dotted_name(value, f"XpuGraphConfig.{name}")):
+    named = load_dotted_name(value, f"XpuGraphConfig.{name}")
+    if not callable(named):
         raise ConfigError(f"XpuGraphConfig.{name}: {value!r} is not something that can be called")
+    return _takes_joint_graph(name, value, named)
+
+
+def _takes_joint_graph(name: str, value: object, function: Callable[..., Any]) -> object:
+    """The value, where the function has the parameters that AOTAutograd calls it with."""
+    try:
+        parameters = inspect.signature(function)
+    except (TypeError, ValueError):  # builtins need not have a signature
+        return value
+    try:
+        parameters.bind(None, None, num_fwd_outputs=1, static_lifetime_input_indices=None)
+    except TypeError as error:
+        raise ConfigError(
+            f"XpuGraphConfig.{name}: {value!r} cannot be called as partition_fn(joint_module, "
+            f"joint_inputs, *, num_fwd_outputs, static_lifetime_input_indices): {error}"
+        ) from error
     return value
 
 

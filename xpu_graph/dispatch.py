@@ -16,9 +16,10 @@ from torch import fx
 
 from xpu_graph import torch_compat
 from xpu_graph.backends.surroundings import Surroundings
-from xpu_graph.config import XpuGraphConfig, load_dotted_name
-from xpu_graph.fakes import refresh_views
+from xpu_graph.config import XpuGraphConfig
+from xpu_graph.fakes import refresh_values
 from xpu_graph.fx import mark, placeholders
+from xpu_graph.partition import partitioner
 from xpu_graph.stage import Stage, Unit
 from xpu_graph.torch_compat import storage_id
 
@@ -35,6 +36,7 @@ def dispatch(
     inputs: Sequence[Any],
     config: XpuGraphConfig,
     compile_unit: Compile,
+    improve_joint: Callable[[Unit], object] | None = None,
     around: Surroundings = Surroundings(),  # noqa: B008 - it is frozen
 ) -> Callable[..., Any]:
     """Compile a Dynamo graph stage by stage.
@@ -44,6 +46,7 @@ def dispatch(
         inputs: its real inputs; SymInts for dynamic sizes.
         config: for freezing and the partitioner.
         compile_unit: compiles one graph.
+        improve_joint: changes the graph of forward and backward in place, before it is cut.
         around: what the target's compiler needs done here.
 
     Returns:
@@ -59,7 +62,7 @@ def dispatch(
         def compile_graph(graph: fx.GraphModule, fake_inputs: Sequence[Any]) -> Any:
             unit = Unit(stage, graph, list(fake_inputs), name=f"graph_{number}_{stage.value}")
             log.debug("%s: %d nodes", unit.name, len(graph.graph.nodes))
-            refresh_views(graph.graph)
+            refresh_values(graph.graph)
             _mark_inputs(graph, stage, marks)
             if config.freeze:
                 _freeze(unit, static, shared, config)
@@ -71,7 +74,7 @@ def dispatch(
         fw_compiler=compiler(Stage.forward),
         bw_compiler=compiler(Stage.backward),
         inference_compiler=compiler(Stage.inference),
-        partition_fn=_partition_fn(config, around),
+        partition_fn=partitioner(config, around.partition_fn, improve_joint, f"graph_{number}"),
         decompositions=dict(around.decompositions),
         keep_inference_input_mutations=around.keep_input_mutations,
     )
@@ -146,14 +149,3 @@ def _freeze(
             unit.not_frozen[node.name] = "the model writes to it"
         else:
             unit.frozen[node.name] = tensor
-
-
-def _partition_fn(config: XpuGraphConfig, around: Surroundings) -> Callable[..., Any]:
-    chosen = config.partition_fn if config.partition_fn is not None else around.partition_fn
-    if chosen is None or chosen == "DEFAULT":
-        return torch_compat.default_partition  # type: ignore[no-any-return]
-    if chosen == "MINCUT":
-        return torch_compat.min_cut_rematerialization_partition  # type: ignore[no-any-return]
-    if isinstance(chosen, str):
-        return load_dotted_name(chosen, "XpuGraphConfig.partition_fn")  # type: ignore[no-any-return]
-    return chosen

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from xpu_graph.fx import aten, fake_mode_of, is_static, storages_of
+from xpu_graph.fx import aten, fake_mode_of, is_static, same_size, storages_of
 from xpu_graph.torch_compat import (
     FakeTensor,
     FakeTensorMode,
@@ -17,6 +18,7 @@ from xpu_graph.torch_compat import (
     may_be_a_copy,
     refused_guards,
     suppressed_guards,
+    uncached,
 )
 
 
@@ -52,19 +54,27 @@ def call_fake(
     if not ask and target is aten.full.default and _is_static_full(args, kwargs):
         return call_factory(target, args, kwargs, mode)
     guards = suppressed_guards(mode) if ask else refused_guards(mode)
-    with mode, guards, torch.no_grad():
+    keeps_offset = id(target) in _KEEP_OFFSET
+    with mode, guards, torch.no_grad(), uncached(mode) if keeps_offset else nullcontext():
         return target(*args, **kwargs)
 
 
-def refresh_views(graph: fx.Graph) -> None:
-    """Let the fake value of every view share memory with what it is a view of.
+def refresh_values(graph: fx.Graph) -> None:
+    """Mend the fake values that torch leaves wrong in a graph it has traced.
 
-    Torch turns Python numbers into tensor arithmetic after it has traced a graph, and gives the new
-    nodes fake values of their own; the views of what they replaced keep the old memory.
+    The value of a view shares memory with what it is a view of: torch turns Python numbers into
+    tensor arithmetic afterwards, and gives the new nodes fake values of their own; the views of
+    what they replaced keep the old memory. What copies a whole storage has the storage offset of
+    its operand, which torch's cache of fake results forgets.
     """
     mode = fake_mode_of(graph)
     for node in graph.nodes:
         target = node.target
+        if id(target) in _KEEP_OFFSET:
+            given, value = (n.meta["val"].storage_offset() for n in (node.args[0], node))
+            if not same_size(given, value):
+                node.meta["val"] = run_fake(node, mode)
+            continue
         if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
             continue
         if may_be_a_copy(target) or not any(r.alias_info for r in target._schema.returns):
@@ -73,6 +83,18 @@ def refresh_views(graph: fx.Graph) -> None:
         if not sources.issuperset(storages_of(node)):
             node.meta["val"] = run_fake(node, mode)
 
+
+_KEEP_OFFSET = {
+    id(operator)
+    for operator in (
+        aten.as_strided_scatter.default,
+        aten.copy.default,
+        aten.diagonal_scatter.default,
+        aten.select_scatter.default,
+        aten.slice_scatter.default,
+    )
+}
+"""What copies the whole storage of its first operand, and so has its storage offset."""
 
 _VIEWS = {
     id(view)

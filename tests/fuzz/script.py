@@ -78,6 +78,7 @@ def prepared():
     with mode, torch.no_grad():
         inputs, constants = fakes(mode, s)
         execute(gm, inputs, constants, watch=lambda node, value: node.meta.update(val=value))
+    refresh_values(gm.graph)
     for node in gm.graph.nodes:
         node.meta["stack_trace"] = node.name
     return gm, inputs
@@ -124,6 +125,7 @@ def script(case, failure):
         "from torch._subclasses.fake_tensor import FakeTensorMode",
         "from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv",
         *sorted({f"from {pass_.__module__} import {pass_.__name__}" for pass_ in passes}),
+        "from xpu_graph.fakes import refresh_values",
         "from xpu_graph.passes import reinplace",
         "from xpu_graph.errors import XpuGraphError",
         "from xpu_graph.stage import Stage, Unit",

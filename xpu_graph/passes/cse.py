@@ -8,7 +8,8 @@ memory of an argument lies between them, and neither does a custom operator that
 it may switch the stream.
 
 Left alone: random operators, operators that write or have effects, uninitialised memory,
-higher-order and custom operators, and pairs that are both returned (they are two tensors).
+higher-order and custom operators, pairs that are both returned (they are two tensors), and in joint
+graphs what activation checkpointing makes again with what it keeps.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing_extensions import override
 from xpu_graph import effects
 from xpu_graph.config import XpuGraphConfig
 from xpu_graph.passes.base import Phase, RewritePass
-from xpu_graph.stage import Unit
+from xpu_graph.stage import Stage, Unit
 
 _PLAIN = frozenset(
     {
@@ -95,8 +96,19 @@ def _key(node: fx.Node, unit: Unit) -> object | None:
         named = _literal(node.kwargs, unit, node) if node.kwargs else None
     except TypeError:  # an argument of a kind that has no equality
         return None
+    kept = _kept(node) if unit.stage is Stage.joint else None
     # by id, as torch hashes operators slowly; the graph keeps the operator
-    return (id(node.target), named, unit.rewriter.section(node), *arguments)
+    return (id(node.target), named, kept, unit.rewriter.section(node), *arguments)
+
+
+def _kept(node: fx.Node) -> object | None:
+    """What the partitioner was told to do with a node's value: to save it, or to make it again."""
+    meta = node.meta
+    side = meta.get("partitioner_tag")
+    is_free = side in (None, "is_forward", "is_backward")
+    if is_free and "recompute" not in meta:
+        return None
+    return (None if is_free else side, meta.get("recompute"), meta.get("ac_graph_id"))
 
 
 def _literal(value: Any, unit: Unit, reader: fx.Node) -> object:

@@ -152,8 +152,13 @@ def _fits(operand: fx.Node, node: fx.Node) -> bool:
         and not value.is_complex()
         and _is_large(operand)
         and graph_facts.geometry_difference(result, value) is None
-        and value.untyped_storage().nbytes() == result.untyped_storage().nbytes()
+        and graph_facts.same_size(_bytes_behind(value), _bytes_behind(result))
     )
+
+
+def _bytes_behind(value: torch.Tensor) -> Any:
+    """The size of the whole storage; symbolic for a view of static sizes of what is not static."""
+    return value.untyped_storage().nbytes()
 
 
 def _is_free(operand: fx.Node, node: fx.Node, unit: Unit) -> bool:

@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     in_kernel_invocation_manager,
 )
+from torch._subclasses.fake_tensor import disable_fake_tensor_cache as uncached
 from torch.fx.graph import _BoxedCodeGen
 
 from xpu_graph.errors import NotCacheable
@@ -79,6 +80,7 @@ __all__ = [
     "suppressed_guards",
     "torch_decompositions",
     "trace_artifact",
+    "uncached",
 ]
 
 

@@ -1,0 +1,214 @@
+"""The joint graph: what runs on it, what it is cut with, and what stays as it was told."""
+
+import pytest
+import torch
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from xpu_graph import ConfigError, XpuGraph, XpuGraphConfig
+from xpu_graph.partition import partitioner
+from xpu_graph.stage import Stage
+from xpu_graph.testing import assert_same
+
+
+def leaf(*shape):
+    return torch.arange(1.0, torch.Size(shape).numel() + 1).reshape(shape).div(7).requires_grad_()
+
+
+def gradients(function, shapes, backend=None):
+    """The outputs and the gradients of leaves, eagerly or compiled."""
+    torch.compiler.reset()
+    leaves = [leaf(*shape) for shape in shapes]
+    torch.manual_seed(0)
+    call = torch.compile(function, backend=backend, fullgraph=True) if backend else function
+    outputs = call(*leaves)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    sum(o.square().sum() for o in outputs if o.requires_grad).backward()
+    return [o.detach() for o in outputs], [given.grad for given in leaves]
+
+
+def backend(**fields):
+    return XpuGraph(XpuGraphConfig(**{"enable_cache": False, "verify": "each", **fields}))
+
+
+def units(function, shapes, made):
+    """The units that a backend saw, by stage."""
+    seen = {}
+    joint, one = made._improve, made._compile
+
+    def improve(unit, report):
+        joint(unit, report)
+        seen[unit.stage] = unit
+
+    def compile_one(unit, report):
+        seen[unit.stage] = unit
+        return one(unit, report)
+
+    made._improve, made._compile = improve, compile_one
+    gradients(function, shapes, made)
+    return seen
+
+
+def calls(unit):
+    return [str(n.target) for n in unit.gm.graph.nodes if n.op == "call_function"]
+
+
+PROGRAMS = {
+    "recomputed in backward": lambda x: (x.sigmoid() * x).tanh(),
+    "a view": lambda x: x.t() @ x.t().exp(),
+    "a constant": lambda x: x * torch.arange(3.0) + torch.full((3,), 2.0) * x,
+    "copies": lambda x: (x.clone() * 1).contiguous().detach() * x,
+    "several outputs": lambda x: (x.sin(), x.sin().sum(), x.cos().detach()),
+    "an output and its view": lambda x: (y := x * 2, y.t()),
+    "an input as it is": lambda x: (x, x.view(-1), x * 0.5),
+    "a cast": lambda x: x.bfloat16().float().sin(),
+    "dropout": lambda x: functional.dropout(x * 1, 0.5) + functional.dropout(x * 1, 0.5),
+    "softmax": lambda x: functional.cross_entropy(x, torch.tensor([0, 1, 2])),
+    "a parameter twice": lambda x: functional.linear(functional.linear(x, x), x),
+}
+
+
+@pytest.mark.parametrize("partition_fn", ["DEFAULT", "MINCUT"])
+@pytest.mark.parametrize("function", PROGRAMS.values(), ids=PROGRAMS)
+def test_gradients(function, partition_fn):
+    made = backend(opt_level="level2", partition_fn=partition_fn)
+    mine, eagers = gradients(function, [(3, 3)], made), gradients(function, [(3, 3)])
+    assert_same(mine, eagers, bitwise=False, rtol=1e-5, atol=1e-6)
+    assert [graph.stage for graph in made.reports[0].graphs] == ["joint", "forward", "backward"]
+
+
+def test_what_forward_and_backward_have_in_common_is_computed_once():
+    """The derivative of ``x * sigmoid(x)`` takes the sigmoid again."""
+
+    def function(x):
+        return torch.sigmoid(x) * 2 + functional.silu(x * 1)
+
+    seen = units(lambda x: function(x) * torch.sigmoid(x), [(4,)], backend())
+    assert calls(seen[Stage.joint]).count("aten.sigmoid.default") == 1
+
+
+def test_a_constant_folded_in_the_joint_graph_reaches_both_parts():
+    def function(x):
+        table = torch.arange(4.0) * 3 + 1
+        return (x * table).sin() * table
+
+    made = backend()
+    seen = units(function, [(4,)], made)
+    assert "aten.arange.start_step" not in calls(seen[Stage.forward]) + calls(seen[Stage.backward])
+    assert_same(
+        gradients(function, [(4,)], made),
+        gradients(function, [(4,)]),
+        bitwise=False,
+        rtol=1e-6,
+        atol=0,
+    )
+
+
+@pytest.mark.parametrize("partition_fn", ["DEFAULT", "MINCUT"])
+def test_what_checkpointing_makes_again_is_not_merged_with_what_it_keeps(partition_fn):
+    def function(x, w):
+        kept = torch.relu(x @ w).sin()
+        again = checkpoint(lambda x, w: torch.relu(x @ w).sin(), x, w, use_reentrant=False)
+        return kept * again
+
+    made = backend(partition_fn=partition_fn)
+    seen = units(function, [(3, 3), (3, 3)], made)
+    assert calls(seen[Stage.joint]).count("aten.mm.default") >= 2
+    assert "aten.sin.default" in calls(seen[Stage.backward]), "it is recomputed"
+    assert_same(
+        gradients(function, [(3, 3), (3, 3)], made),
+        gradients(function, [(3, 3), (3, 3)]),
+        bitwise=False,
+        rtol=1e-5,
+        atol=1e-6,
+    )
+
+
+def test_what_is_written_to_is_not_read_by_the_backward_graph_afterwards():
+    def function(x, state):
+        y = x * state.detach().clone()
+        with torch.no_grad():
+            state.add_(1)
+        return y.sin()
+
+    sides = []
+    for made in (backend(opt_level="level2"), None):
+        torch.compiler.reset()
+        x, state = leaf(4), torch.ones(4)
+        call = torch.compile(function, backend=made) if made else function
+        call(x, state).sum().backward()
+        sides.append((x.grad, state))
+    assert_same(*sides, bitwise=False, rtol=1e-6, atol=0)
+
+
+def test_level0_has_no_joint_stage():
+    made = backend(opt_level="level0")
+    gradients(torch.sin, [(3,)], made)
+    assert [graph.stage for graph in made.reports[0].graphs] == ["forward", "backward"]
+
+
+def test_the_interceptor_sees_what_the_passes_do():
+    """It compares the parts of a joint graph, which so is left as it was."""
+    made = backend(enable_interceptor=True)
+    gradients(lambda x: x * 1 + x.sin() * x.sin(), [(3,)], made)
+    joint, forward, _ = made.reports[0].graphs
+    assert any("interceptor" in note for note in joint.notes)
+    assert not joint.passes
+    assert forward.after.total() < forward.before.total()
+
+
+def test_fuel_is_shared_by_the_stages():
+    def function(x):
+        return x * 1 + x.sin() * x.sin()
+
+    made = backend(fuel=1)
+    assert_same(gradients(function, [(3,)], made), gradients(function, [(3,)]), bitwise=False)
+    applied = [sum(p.applied for p in g.passes.values()) for g in made.reports[0].graphs]
+    assert sum(applied) == 1
+
+
+def test_a_warm_start_runs_the_joint_stage_and_finds_its_parts(tmp_path):
+    from xpu_graph import XpuGraphLocalCache
+
+    def function(x):
+        return x * 1 + x.sin() * x.sin()
+
+    for expected in ("miss", "hit"):
+        made = XpuGraph(XpuGraphConfig(), XpuGraphLocalCache(tmp_path))
+        gradients(function, [(3,)], made)
+        joint, *parts = made.reports[0].graphs
+        assert [part.cache for part in parts] == [expected] * 2
+        assert joint.cache == "not kept, since its two parts are"
+
+
+# --- partitioners ---
+
+
+WRONG = {
+    "no parameters": (lambda: None, "cannot be called as partition_fn"),
+    "no num_fwd_outputs": (lambda joint, inputs: None, "num_fwd_outputs"),
+    "no number": (3, "a name, a callable, or None"),
+    "a module": ("torch.nn", "is not something that can be called"),
+    "a function of other parameters": ("os.path.join", "cannot be called as partition_fn"),
+    "an unknown name": ("MINCUTS", "MINCUT"),
+    "no such function": ("torch.nn.nothing", "cannot import"),
+}
+
+
+@pytest.mark.parametrize(("value", "told"), WRONG.values(), ids=WRONG)
+def test_a_wrong_partitioner_is_refused_at_once(value, told):
+    with pytest.raises(ConfigError, match="partition_fn") as error:
+        XpuGraphConfig(partition_fn=value)
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize("returned", [None, 3, (1, 2), "two"])
+def test_a_partitioner_that_returns_something_else_is_told_apart(returned):
+    def cut(joint, inputs, **kwargs):
+        return returned
+
+    cut_and_check = partitioner(XpuGraphConfig(partition_fn=cut), None, None, "graph")
+    with pytest.raises(ConfigError, match=r"cut.* returned .*GraphModule, GraphModule"):
+        cut_and_check(None, [])
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="returned"):
+        gradients(torch.sin, [(3,)], backend(partition_fn=cut))
