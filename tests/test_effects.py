@@ -69,6 +69,30 @@ def test_every_operator_with_a_generator_is_random(call):
     assert missing == []
 
 
+def collectives():
+    """The operators that talk to other processes, and those that wait."""
+    pytest.importorskip("torch.distributed._functional_collectives", exc_type=ImportError)
+    for name in sorted(torch._C._dispatch_get_all_op_names()):
+        namespace, _, rest = name.partition("::")
+        base, _, overload = rest.partition(".")
+        if namespace in ("_c10d_functional", "c10d_functional", "c10d", "_dtensor"):
+            yield getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+
+
+def test_collectives_stay_in_their_order_whoever_reads_them(call):
+    """Other processes wait for them."""
+    found = [*collectives()]
+    assert torch.ops._c10d_functional.all_reduce.default in found
+    for target in found:
+        node = call(target, X)
+        assert effects.is_collective(node), target
+        assert effects.is_ordered(node), target
+        assert not effects.is_removable(node), target
+        assert not effects.is_deterministic(node), target
+        assert effects.is_wait(node) == (target._opname == "wait_tensor"), target
+    assert not effects.is_collective(call(aten.sin.default, X))
+
+
 def test_what_binds_a_symbol_is_neither_removable_nor_repeatable(call):
     node = call(aten.sin.default, X)
     node.meta["unbacked_bindings"] = {"u0": ()}

@@ -14,15 +14,17 @@ ROOT = pathlib.Path(__file__).parent.parent
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("[0-9]*.py"))
 ARGUMENTS = {
     "01_quickstart.py": ["--quick"],
-    "02_npu_ge_modes.py": ["--target", "cpu"],
-    "04_npu_kv_cache_decode.py": ["--target", "cpu"],
+    "02_training.py": ["--steps", "4"],
+    "03_npu_ge_modes.py": ["--target", "cpu"],
+    "05_npu_kv_cache_decode.py": ["--target", "cpu"],
 }
 SAYS = {
     "01_quickstart.py": "All 6 ways find the same pairs.",
-    "02_npu_ge_modes.py": "On cpu everything agrees",
-    "04_npu_kv_cache_decode.py": "6 steps on cpu agree",
+    "02_training.py": "2 sides learn the same.",
+    "03_npu_ge_modes.py": "On cpu everything agrees",
+    "05_npu_kv_cache_decode.py": "6 steps on cpu agree",
 }
-NPU_ONLY = ["03_npu_device_graph.py", "05_npu_compiler_alone.py"]
+NPU_ONLY = ["04_npu_device_graph.py", "06_npu_compiler_alone.py"]
 
 
 @pytest.mark.parametrize("name", SAYS)

@@ -82,53 +82,98 @@ def outcome(call, arguments):
     return result, arguments, alias_classes(leaves)
 
 
+def gradients(call, arguments):
+    """The same, with the gradients of the arguments in place of what is shared."""
+    torch.manual_seed(1)
+    result = call(*arguments)
+    outputs = [
+        t
+        for t in pytree.tree_leaves(result)
+        if isinstance(t, torch.Tensor) and t.requires_grad and t.grad_fn is not None
+    ]
+    given = [t for t in pytree.tree_leaves(arguments) if isinstance(t, torch.Tensor)]
+    if outputs:
+        # of unlike weights, so that no gradient is that of a sum, which may be expanded
+        weights = [torch.linspace(0.5, 1.5, t.numel(), dtype=t.real.dtype) for t in outputs]
+        pairs = zip(outputs, weights, strict=True)
+        torch.autograd.backward(outputs, [w.view(t.shape).to(t.dtype) for t, w in pairs])
+    return (
+        pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, result),
+        [],
+        [t.grad for t in given],
+    )
+
+
 def difference(got, want):
     """What tells two outcomes apart; None for nothing."""
     try:
         assert_same(got[:2], want[:2])
-        assert got[2] == want[2], f"memory is shared as {got[2]}, eager's as {want[2]}"
+        assert_same(got[2], want[2], "gradient or sharing of memory")
     except AssertionError as error:
         return str(error)
     return None
 
 
-def attempt(backend, function, arguments):
-    """The outcome of a compiled call, or the error it raised."""
+def attempt(backend, function, arguments, observe):
+    """What a compiled call gives, or the error it raised."""
     torch._dynamo.reset()
     try:
-        return outcome(torch.compile(function, backend=backend), arguments)
+        return observe(torch.compile(function, backend=backend), arguments)
     except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
         return error
 
 
-def check(info, samples):
+def check(info, samples, observe=outcome, verify="each"):
     """Compare a program that calls the operator on every sample."""
 
     def function(*samples):
         return [info.op(x, *args, **kwargs) for x, args, kwargs in samples]
 
-    ours = XpuGraph(XpuGraphConfig(verify="each", enable_cache=False))
-    want = outcome(function, copy.deepcopy(samples))
-    got = attempt(ours, function, copy.deepcopy(samples))
+    ours = XpuGraph(XpuGraphConfig(verify=verify, enable_cache=False))
+    want = observe(function, copy.deepcopy(samples))
+    got = attempt(ours, function, copy.deepcopy(samples), observe)
     assert ours.reports or isinstance(got, Exception)
     if not isinstance(got, Exception) and difference(got, want) is None:
         return
-    torchs = attempt("aot_eager", function, copy.deepcopy(samples))
+    torchs = attempt("aot_eager", function, copy.deepcopy(samples), observe)
     if isinstance(got, Exception) or isinstance(torchs, Exception):
         assert type(got) is type(torchs), repr(got)
     else:
         assert difference(got, torchs) is None, difference(got, torchs)
 
 
-@pytest.mark.parametrize(("name", "dtype"), CASES, ids=lambda value: str(value).split(".")[-1])
-def test_operator(name, dtype, monkeypatch):
-    # The catalogue seeds before every random call, which Dynamo cannot trace.
+@pytest.fixture(autouse=True)
+def traceable(monkeypatch):
+    """The catalogue seeds before every random call, which Dynamo cannot trace."""
     monkeypatch.setattr(catalogue, "wrapper_set_seed", lambda call, *args, **kw: call(*args, **kw))
-    info = CATALOGUE[name]
+
+
+def samples_of(info, dtype, *, requires_grad=False):
     torch.manual_seed(0)
-    samples = [
-        (sample.input, sample.args, sample.kwargs)
-        for sample in itertools.islice(info.sample_inputs("cpu", dtype), SAMPLES)
-    ]
+    found = info.sample_inputs("cpu", dtype, requires_grad=requires_grad)
+    samples = [(s.input, s.args, s.kwargs) for s in itertools.islice(found, SAMPLES)]
     assert samples
-    check(info, samples)
+    return samples
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES, ids=lambda value: str(value).split(".")[-1])
+def test_operator(name, dtype):
+    info = CATALOGUE[name]
+    check(info, samples_of(info, dtype))
+
+
+UNTRACEABLE = {"index_fill", "index_put"}
+"""For 0-dimensional tensors their derivatives have sizes that depend on data."""
+
+DIFFERENTIABLE = [
+    name
+    for name in (FLOAT + RANDOM).split()
+    if CATALOGUE[name].supports_autograd and name not in UNTRACEABLE
+]
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradients(name):
+    info = CATALOGUE[name]
+    samples = samples_of(info, torch.float32, requires_grad=True)
+    check(info, samples, gradients, verify="final")

@@ -141,6 +141,21 @@ def test_what_is_written_to_is_not_read_by_the_backward_graph_afterwards():
     assert_same(*sides, bitwise=False, rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("partition_fn", ["DEFAULT", "MINCUT"])
+def test_nothing_is_computed_in_place_before_the_cut(partition_fn):
+    """A partitioner may compute a value again in backward, from what it was computed from."""
+
+    def function(x):
+        return ((x.sin() + 1).exp() * 2).relu().cos()
+
+    made = backend(partition_fn=partition_fn)
+    seen = units(function, [(128, 256)], made)
+    assert not [call for call in calls(seen[Stage.joint]) if "_." in call]
+    assert [call for call in calls(seen[Stage.forward]) if "_." in call]
+    got, want = (gradients(function, [(128, 256)], b) for b in (made, None))
+    assert_same(got, want, bitwise=False, rtol=1e-5, atol=1e-6)
+
+
 def test_level0_has_no_joint_stage():
     made = backend(opt_level="level0")
     gradients(torch.sin, [(3,)], made)

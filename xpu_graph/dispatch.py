@@ -57,6 +57,7 @@ def dispatch(
     gm = around.prepare(gm, inputs)
     static = _static_tensors(gm, inputs) if config.freeze else {}
     shared = _shares_memory(inputs) if config.freeze else set()
+    gathered = _gathered(gm) if config.freeze else set()
 
     def compiler(stage: Stage) -> Callable[[fx.GraphModule, Sequence[Any]], Any]:
         def compile_graph(graph: fx.GraphModule, fake_inputs: Sequence[Any]) -> Any:
@@ -65,7 +66,7 @@ def dispatch(
             refresh_values(graph.graph)
             _mark_inputs(graph, stage, marks)
             if config.freeze:
-                _freeze(unit, static, shared, config)
+                _freeze(unit, static, shared, gathered, config)
             return compile_unit(unit)
 
         return compile_graph
@@ -125,8 +126,21 @@ def _shares_memory(inputs: Sequence[Any]) -> set[int]:
     return shared.union(*(group for group in places.values() if len(group) > 1))
 
 
+def _gathered(gm: fx.GraphModule) -> set[int]:
+    """The inputs that FSDP fills before each call."""
+    return {
+        position
+        for position, node in enumerate(placeholders(gm.graph))
+        if torch_compat.is_gathered(node)
+    }
+
+
 def _freeze(
-    unit: Unit, static: Mapping[int, torch.Tensor], shared: Set[int], config: XpuGraphConfig
+    unit: Unit,
+    static: Mapping[int, torch.Tensor],
+    shared: Set[int],
+    gathered: Set[int],
+    config: XpuGraphConfig,
 ) -> None:
     """Find the parameters and buffers whose value may be folded, and say why others may not."""
     if unit.stage != Stage.inference:
@@ -145,6 +159,10 @@ def _freeze(
             unit.not_frozen[node.name] = "an inference tensor has no version counter"
         elif origin in shared:
             unit.not_frozen[node.name] = "another tensor or process shares its memory"
+        elif origin in gathered:
+            unit.not_frozen[node.name] = "FSDP gathers it, and nothing shows when it changed"
+        elif isinstance(tensor, torch_compat.FakeTensor):
+            unit.not_frozen[node.name] = "its value is not there: Dynamo split the graph for DDP"
         elif node in mutated:
             unit.not_frozen[node.name] = "the model writes to it"
         else:

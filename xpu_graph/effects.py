@@ -45,6 +45,18 @@ _FUNCTIONAL_HIGHER_ORDER = frozenset(
 """Higher-order operators that write to no argument; what is not listed may do anything."""
 
 _TRUSTED_NAMESPACES = ("aten", "prims")
+_COLLECTIVE_NAMESPACES = frozenset(
+    {
+        "c10d",
+        "c10d_functional",
+        "_c10d_functional",
+        "_c10d_functional_autograd",
+        "_dtensor",
+        "symm_mem",
+    }
+)
+"""Of operators that talk to other processes, and of those that wait for an answer."""
+
 _UNINITIALISED = frozenset(
     {
         aten.empty.memory_format,
@@ -89,6 +101,26 @@ def written_args(node: fx.Node) -> list[fx.Node]:
     return written
 
 
+def is_collective(node: fx.Node) -> bool:
+    """Whether the node talks to other processes, or waits for what they send.
+
+    The processes meet in the order of their calls, so all of them stay, the unused ones too: on
+    another rank the graph may differ. Until its wait, a collective may read what it was given.
+    """
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and target.namespace in _COLLECTIVE_NAMESPACES
+
+
+def is_wait(node: fx.Node) -> bool:
+    """Whether the node waits for a collective; what it gives is the very tensor it was given."""
+    target = node.target
+    return (
+        isinstance(target, torch._ops.OpOverload)
+        and target.namespace in _COLLECTIVE_NAMESPACES
+        and target._opname == "wait_tensor"
+    )
+
+
 def is_size_arithmetic(node: fx.Node) -> bool:
     """Whether the node computes with sizes, on the host; taking an item of a sequence counts."""
     return node.op == "call_function" and node.target in _SYMBOLIC_FUNCTIONS
@@ -97,8 +129,9 @@ def is_size_arithmetic(node: fx.Node) -> bool:
 def is_removable(node: fx.Node) -> bool:
     """Whether the node may go when nobody uses it.
 
-    Random, mutating, effectful and asserting operators stay, and so does what binds an unbacked
-    symbol. A higher-order operator goes only if it is functional and nothing inside has to stay.
+    Random, mutating, effectful and asserting operators stay, and so do collectives, and what binds
+    an unbacked symbol. A higher-order operator goes only if it is functional and nothing inside has
+    to stay.
     """
     if node.op in ("placeholder", "output", "call_module", "call_method"):
         return False
@@ -204,9 +237,13 @@ def _facts(node: fx.Node, target: torch._ops.OpOverload) -> _Facts:
 
 
 def _is_impure(node: fx.Node, target: torch._ops.OpOverload) -> bool:
-    """Whether an operator call draws, writes, asserts or has another effect."""
+    """Whether an operator call draws, writes, asserts, communicates or has another effect."""
     return bool(
-        _draws(target) or target._schema.is_mutable or returns_nothing(target) or node.is_impure()
+        _draws(target)
+        or target._schema.is_mutable
+        or returns_nothing(target)
+        or is_collective(node)
+        or node.is_impure()
     )
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
+from xpu_graph.effects import is_wait
 from xpu_graph.fx import aten, fake_mode_of, is_static, same_size, storages_of
 from xpu_graph.torch_compat import (
     FakeTensor,
@@ -65,7 +66,8 @@ def refresh_values(graph: fx.Graph) -> None:
     The value of a view shares memory with what it is a view of: torch turns Python numbers into
     tensor arithmetic afterwards, and gives the new nodes fake values of their own; the views of
     what they replaced keep the old memory. What copies a whole storage has the storage offset of
-    its operand, which torch's cache of fake results forgets.
+    its operand, which torch's cache of fake results forgets. Waiting for a collective gives the very
+    tensor that was waited for, where torch's fake value is a new one.
     """
     mode = fake_mode_of(graph)
     for node in graph.nodes:
@@ -76,6 +78,9 @@ def refresh_values(graph: fx.Graph) -> None:
                 node.meta["val"] = run_fake(node, mode)
             continue
         if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+            continue
+        if is_wait(node):
+            node.meta["val"] = node.args[0].meta["val"]
             continue
         if may_be_a_copy(target) or not any(r.alias_info for r in target._schema.returns):
             continue

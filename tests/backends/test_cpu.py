@@ -6,6 +6,7 @@ import torch
 from xpu_graph import BackendError, BackendUnavailable, ConfigError, XpuGraph, XpuGraphConfig
 from xpu_graph.backends import cpu, inductor
 from xpu_graph.conformance import BackendConformance, raised
+from xpu_graph.testing import assert_same
 
 
 class TestCpu(BackendConformance):
@@ -54,6 +55,31 @@ def test_options_and_mode_reach_inductor(patches, options, how, settings):
     assert {name: seen[name] for name in settings} == settings
     assert "mode" not in seen
     assert "compiler" not in seen
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_random_numbers_are_those_of_eager(dynamic):
+    def function(x):
+        kept = torch.nn.functional.dropout(x * 2, 0.5) + torch.rand_like(x)
+        return kept, torch.bernoulli(x.sigmoid()), torch.randn(3), torch.randint(9, (4,))
+
+    config = XpuGraphConfig(target="cpu", vendor_compiler_config={}, enable_cache=False)
+    torch.compiler.reset()
+    compiled = torch.compile(function, backend=XpuGraph(config), dynamic=dynamic)
+    x = torch.ones(6, 5, requires_grad=True)
+    for seed in range(2):
+        sides = []
+        for call in (compiled, function):
+            torch.manual_seed(seed)
+            outputs = call(x)
+            gradient = torch.autograd.grad(outputs[0].sum(), x)
+            sides.append(([out.detach() for out in outputs], gradient, torch.get_rng_state()))
+        assert_same(*sides)
+
+
+def test_a_generator_of_inductors_own_may_be_asked_for(patches):
+    compile_with({"fallback_random": False})
+    assert patches[0]["fallback_random"] is False
 
 
 def test_a_fault_of_inductor_is_the_cause(patches):

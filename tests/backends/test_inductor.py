@@ -313,7 +313,7 @@ def test_options_count(options):
     [
         {"deterministic": True},
         {"cpp.threads": 3},
-        {"fallback_random": True},
+        {"split_reductions": False},
         {"realize_opcount_threshold": 7},
         {"_use_fp64_for_unbacked_floats": False},
         {"_fuse_ddp_communication": True},

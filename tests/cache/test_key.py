@@ -471,6 +471,19 @@ def test_functions_among_the_options_count_by_what_they_do():
     assert keys[0] != keys[2]
 
 
+def test_an_opaque_input_counts_by_its_kind():
+    """A DTensor brings its mesh along; the graph hands it on, and is compiled for any."""
+
+    def key(kind):
+        from torch._library.fake_class_registry import FakeScriptObject
+
+        values = [torch.empty(2, 3), FakeScriptObject(object(), kind, None)]
+        return key_of(graph_of((aten.sin.default,), inputs=2), values)
+
+    assert key("a.Mesh") == key("a.Mesh")
+    assert set(key("a.Mesh").diff(key("b.Mesh"))) == {"inputs"}
+
+
 def test_an_input_without_identity_is_not_cacheable():
     with pytest.raises(NotCacheable, match="Opaque"):
         key_of(values=[Opaque()])

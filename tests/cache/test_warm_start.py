@@ -84,6 +84,25 @@ def test_without_a_vendor(machine):
     assert all(facts["cache"] == ["miss"] for facts in others.values())
 
 
+def test_training_without_a_vendor(machine):
+    """Forward and backward graphs, at fixed sizes and at sizes that change."""
+    names = ["training", "training dynamic"]
+    cold = machine.run(*names)
+    assert all(facts["cache"] == ["miss", "miss"] for facts in cold.values())
+    warm = machine.run(*names, compiler=False)
+    check_warm(warm)
+    assert [cold[name]["keys"] for name in names] == [warm[name]["keys"] for name in names]
+
+
+@needs_cpp
+def test_training_with_inductor(machine):
+    names = ["training cpu", "training cpu dynamic"]
+    cold = machine.run(*names)
+    assert all(set(facts["cache"]) == {"miss"} for facts in cold.values())
+    check_warm(machine.run(*names, compiler=False))
+    assert not machine.calls.exists(), machine.calls.read_text()
+
+
 @needs_cpp
 def test_with_inductor(machine):
     """Inductor adds ``rows <= 4096`` while it compiles; what is for other sizes is kept beside."""

@@ -37,7 +37,31 @@ def run(name, model, rows, dynamic=False, **config):
     for count in rows:
         x = batch(count)
         assert_same(compiled(x), model(x), f"{name} with {count} rows", **tolerances)
-    graphs = [graph for report in backend.reports for graph in report.graphs]
+    return told_by(backend)
+
+
+def train(name, rows, dynamic=False, **config):
+    """Some steps of a compiled model and of its twin; gradients and parameters agree."""
+    torch._dynamo.reset()
+    backend = XpuGraph(XpuGraphConfig(**config))
+    eager, mine = Model(), Model()
+    compiled = torch.compile(mine, backend=backend, dynamic=dynamic, fullgraph=True)
+    optimisers = [torch.optim.AdamW(m.parameters(), lr=0.1) for m in (eager, mine)]
+    for count in rows:
+        for forward, optimiser in zip((eager, compiled), optimisers, strict=True):
+            optimiser.zero_grad()
+            sum(out.square().sum() for out in forward(batch(count))).backward()
+            optimiser.step()
+        how = {"bitwise": False, "rtol": 1e-3, "atol": 1e-4}
+        for left, right in zip(mine.parameters(), eager.parameters(), strict=True):
+            assert_same(left.grad, right.grad, f"{name}: a gradient with {count} rows", **how)
+            assert_same(left.detach(), right.detach(), f"{name} after {count} rows", **how)
+    return told_by(backend)
+
+
+def told_by(backend):
+    """What the reports say of the graphs that are kept; a joint graph is not."""
+    graphs = [g for report in backend.reports for g in report.graphs if g.stage != "joint"]
     return {
         "cache": [graph.cache for graph in graphs],
         "rounds": sum(graph.rounds for graph in graphs),
@@ -57,10 +81,17 @@ PROGRAMS = {
     "cpu": lambda: run("cpu", Model(), [2], **CPU),
     "cpu frozen": lambda: run("cpu frozen", Model(), [2], freeze=True, **CPU),
     "cpu beyond": lambda: run("cpu beyond", Model(), [2, 7, 5000], dynamic=True, **CPU),
+    "training": lambda: train("training", [2, 2]),
+    "training dynamic": lambda: train("training dynamic", [2, 5, 7], dynamic=True),
+    "training cpu": lambda: train("training cpu", [2, 2], **CPU),
+    "training cpu dynamic": lambda: train("training cpu dynamic", [2, 7], dynamic=True, **CPU),
     "cpu above": lambda: run("cpu above", Model(), [5000, 7, 2], dynamic=True, **CPU),
 }
 
 
 if __name__ == "__main__":
-    with torch.no_grad():
-        sys.stdout.write(json.dumps({name: PROGRAMS[name]() for name in sys.argv[1:]}))
+    told = {}
+    for program in sys.argv[1:]:
+        with torch.set_grad_enabled(program.startswith("training")):
+            told[program] = PROGRAMS[program]()
+    sys.stdout.write(json.dumps(told))

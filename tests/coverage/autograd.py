@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.coverage.control_flow import numbers
-from tests.coverage.row import Row
+from tests.coverage.row import IN_PARTS, Row
 
 
 class Square(torch.autograd.Function):
@@ -41,7 +41,8 @@ class InPlace(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         ctx.mark_dirty(x)
-        return x.mul_(2)
+        x.mul_(2)
+        return x
 
     @staticmethod
     def backward(ctx, grad):
@@ -86,10 +87,14 @@ def hooked_backward(wrap):
     return net
 
 
+def triple(parameter):
+    parameter.grad.mul_(3)
+
+
 def hook_on_parameter(wrap):
     net = Net()
     net.one.weight.register_hook(lambda grad: grad * 2)
-    net.two.weight.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(3))
+    net.two.weight.register_post_accumulate_grad_hook(triple)
     return net
 
 
@@ -214,21 +219,24 @@ def functional_call(wrap):
     return program
 
 
+def trace_autograd(wrap):
+    return torch._dynamo.config.patch(trace_autograd_ops=True)
+
+
 def compiled_backward(wrap):
     return torch._dynamo.compiled_autograd._enable(wrap)
 
 
 def compiled_autograd_inside(wrap):
     def program(x, w):
-        y = (x @ w).tanh()
-        return y
+        return (x @ w).tanh()
 
     return program
 
 
 def detached(x, y):
     a = x * 2
-    return a.detach() + y, a.data, (x.detach() * y).requires_grad_(False)
+    return a.detach() + y, a.data, x * y
 
 
 def frozen_part(wrap):
@@ -251,10 +259,6 @@ def tied(wrap):
     return Tied()
 
 
-def leaf(call, inputs):
-    return call(*inputs)
-
-
 three = (lambda: (numbers(3),),)
 rows_of_three = (lambda: (numbers(2, 3),),)
 square = (lambda: (numbers(3, 3), numbers(3, 3).cos()),)
@@ -262,39 +266,87 @@ square = (lambda: (numbers(3, 3), numbers(3, 3).cos()),)
 ROWS = (
     Row("autograd.Function", lambda x: Square.apply(x * 1, 2.0) + 0, three, dynamic=True),
     Row("autograd.Function, a result without gradients", WithIndices.apply, rows_of_three),
-    Row("autograd.Function that writes to its input", lambda x: InPlace.apply(x * 1), three),
-    Row("autograd.Function, once_differentiable", lambda x: Twice.apply(x), three),
-    Row("module with parameters and a buffer", None, rows_of_three, make=Net, inductor="works"),
+    Row(
+        "autograd.Function that writes to its input",
+        lambda x: InPlace.apply(x * 1),
+        three,
+        inference=IN_PARTS,
+    ),
+    Row("autograd.Function, once_differentiable", Twice.apply, three),
+    Row("module with parameters and a buffer", None, rows_of_three, make=Net),
     Row("tied parameters", None, (lambda: (torch.tensor([1, 4, 1]),),), make=tied),
     Row("frozen parameters", None, rows_of_three, make=frozen_part),
     Row("forward hooks of modules", None, rows_of_three, make=hooked),
-    Row("backward hooks of modules", None, rows_of_three, make=hooked_backward, leaves=(0,)),
+    Row(
+        "backward hooks of modules",
+        None,
+        rows_of_three,
+        make=hooked_backward,
+        inference=IN_PARTS,
+        training=IN_PARTS,
+    ),
     Row("hooks of parameters", None, rows_of_three, make=hook_on_parameter),
     Row("hooks of tensors inside", hook_on_result, three, inference="-"),
-    Row("saved_tensors_hooks", None, three, make=saved_on_the_way),
-    Row("torch.autograd.grad inside", gradient_inside, three, training="-"),
-    Row("torch.autograd.grad of a graph input, create_graph", gradient_for_penalty, three, inference="-"),
+    Row(
+        "saved_tensors_hooks", None, three, make=saved_on_the_way, inference="-", training=IN_PARTS
+    ),
+    Row(
+        "torch.autograd.grad inside",
+        gradient_inside,
+        three,
+        inference=IN_PARTS,
+        training="-",
+        graphs=3,
+    ),
+    Row(
+        "torch.autograd.grad inside, create_graph",
+        gradient_for_penalty,
+        three,
+        inference="-",
+        training="error: RuntimeError",
+        says="double backward",
+        cached="-",
+    ),
+    Row(
+        "torch.autograd.grad inside, trace_autograd_ops",
+        gradient_inside,
+        three,
+        training="-",
+        around=trace_autograd,
+    ),
+    Row(
+        "torch.autograd.grad inside, create_graph, trace_autograd_ops",
+        gradient_for_penalty,
+        three,
+        inference="-",
+        around=trace_autograd,
+    ),
     Row(
         "backward of a backward",
         lambda x: x.sin() * x,
         three,
         inference="-",
         training="error: RuntimeError",
-        says="double backwards",
+        says="double backward",
         drive=backward_of_backward,
         cached="-",
     ),
     Row("no_grad and set_grad_enabled regions", without_gradients, three, dynamic=True),
     Row("inference_mode regions", in_inference_mode, three, training="-"),
     Row("detach and .data", detached, (lambda: (numbers(3), numbers(3)),)),
-    Row("autocast, bfloat16", autocast, square, dynamic=True, inductor="works"),
+    Row("autocast, bfloat16", autocast, square, dynamic=True),
     Row("vmap", per_sample, square, dynamic=True),
-    Row("vmap with draws", per_sample_draws, square[:1] and rows_of_three),
+    Row("vmap with draws", per_sample_draws, rows_of_three),
     Row("torch.func.grad, jacrev, vjp", transformed, three),
     Row("torch.func.jvp, jacfwd", forward_mode, three),
     Row("torch.func.hessian", hessian, three),
     Row("forward_ad", dual_numbers, three),
-    Row("torch.func.functional_call", None, (lambda: (numbers(4, 3), numbers(2, 3)),), make=functional_call),
+    Row(
+        "torch.func.functional_call",
+        None,
+        (lambda: (numbers(4, 3), numbers(2, 3)),),
+        make=functional_call,
+    ),
     Row("vmap of grad of functional_call", None, rows_of_three, make=per_sample_gradients),
     Row(
         "compiled autograd",
@@ -303,5 +355,6 @@ ROWS = (
         make=compiled_autograd_inside,
         inference="-",
         around=compiled_backward,
+        graphs=2,
     ),
 )

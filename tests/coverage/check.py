@@ -2,137 +2,135 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from tests.coverage.row import Row
+from tests.coverage.row import EAGERLY, IN_PARTS, WORKS, Row
 from xpu_graph import XpuGraph, XpuGraphConfig, XpuGraphLocalCache
 from xpu_graph.testing import alias_classes, assert_same
 
-FIELDS = {
-    "inference": {"opt_level": "level2", "enable_cache": False},
-    "training": {"opt_level": "level2", "enable_cache": False},
-    "inductor": {"target": "cpu", "vendor_compiler_config": {}},
-    "cached": {},
-}
+LEVEL2 = XpuGraphConfig(opt_level="level2")  # type: ignore[arg-type]
 
 
-def check_cell(row: Row, column: str, cache_directory: Any = None, dynamic: bool = False) -> None:
-    """Hold one cell: compare with eager, or expect the error.
+def check_cell(row: Row, column: str, dynamic: bool, cache_directory: pathlib.Path) -> None:
+    """Hold one cell: compare with eager, or expect the error; in the fullest column, the cache too.
 
     Raises:
         AssertionError: the outcome is another.
     """
+    vendor = column == "inductor"
+    train = (row.fullest if vendor else column) == "training"
+    config = XpuGraphConfig(target="cpu", vendor_compiler_config=row.options) if vendor else LEVEL2  # type: ignore[arg-type]
+    config = config.replaced({"enable_cache": row.cached != "-" and column == row.fullest})
     outcome = row.outcome(column)
-    config = XpuGraphConfig(**FIELDS[column])  # type: ignore[arg-type]
-    train = column == "training" or (column != "inference" and row.training == "works")
+    run = Run(row, train, dynamic, exact=not train and not vendor)
     if outcome.startswith("error: "):
-        backend = XpuGraph(config)
         kind = outcome.removeprefix("error: ")
-        for tried in (backend, *([] if column == "inductor" else ["aot_eager"])):
-            error = _error(row, tried, train, dynamic)
-            assert type(error).__name__ == kind, f"{tried}: {error!r}"
-            assert row.says in str(error), f"{tried}: {error}"
+        run.whole = kind == "Unsupported"  # what Dynamo says where it may not break the graph
+        for backend in (XpuGraph(config), *(["aot_eager"] if not vendor else [])):
+            _expect(run, backend, kind, row.says)
         return
-    backend = XpuGraph(config, XpuGraphLocalCache(cache_directory) if cache_directory else None)
-    bitwise = row.bitwise and not train and column != "inductor"
-    _compare(row, backend, train, dynamic, bitwise)
-    if column == "inference" and not dynamic:
-        assert len(backend.reports) >= 1, "nothing was compiled"
-    if column == "cached":
-        _check_cache(row, XpuGraph(config, backend.cache), train, dynamic, bitwise)
+    if outcome in (IN_PARTS, EAGERLY):
+        _expect(Run(row, train, dynamic, whole=True), XpuGraph(config), "Unsupported", row.says)
+    backend = XpuGraph(config, XpuGraphLocalCache(cache_directory))
+    run.compare(backend)
+    graphs = row.graphs if outcome != EAGERLY else 0
+    assert len(backend.reports) == graphs or dynamic, f"{len(backend.reports)} graphs"
+    if config.enable_cache:
+        second = XpuGraph(config, backend.cache)
+        run.compare(second)
+        _check_hits(row, second)
 
 
-def _check_cache(row: Row, second: XpuGraph, train: bool, dynamic: bool, bitwise: bool) -> None:
-    _compare(row, second, train, dynamic, bitwise)
-    found = [
-        graph.cache
-        for report in second.reports
-        for graph in report.graphs
-        if graph.stage != "joint"  # its parts are kept
-    ]
+def _check_hits(row: Row, backend: XpuGraph) -> None:
+    graphs = [graph for report in backend.reports for graph in report.graphs]
+    found = [graph.cache for graph in graphs if graph.stage != "joint"]  # its parts are kept
     assert found, "nothing was compiled"
-    if row.cached == "works":
+    if row.cached == WORKS:
         assert set(found) == {"hit"}, found
     else:
         reason = row.cached.removeprefix("not cached: ")
         assert any(f"not cacheable: {reason}" in told for told in found), found
 
 
-def _error(row: Row, backend: Any, train: bool, dynamic: bool) -> BaseException | None:
+def _expect(run: Run, backend: Any, kind: str, says: str) -> None:
+    error: BaseException | None = None
     try:
-        _observe(row, backend, train, dynamic)
-    except Exception as error:  # which one is what the caller asks
-        return getattr(error, "inner_exception", error)
-    return None
+        run.observe(backend)
+    except Exception as caught:  # which one is what this asks
+        error = getattr(caught, "inner_exception", caught)
+    assert type(error).__name__ == kind, f"{backend}: {error!r}"
+    assert says in str(error), f"{backend}: {error}"
 
 
-def _compare(row: Row, backend: Any, train: bool, dynamic: bool, bitwise: bool) -> None:
-    want = _observe(row, None, train, dynamic)
-    got = _observe(row, backend, train, dynamic)
-    tolerances = {} if bitwise else {"rtol": 1e-4, "atol": 1e-5}
-    for mine, eagers in zip(got, want, strict=True):
-        for what, eager in eagers.items():
-            assert_same(mine[what], eager, what, bitwise=bitwise, **tolerances)
+class Run:
+    """A way to run the program of a row, on both sides."""
 
+    def __init__(
+        self, row: Row, train: bool, dynamic: bool, exact: bool = False, whole: bool | None = None
+    ) -> None:
+        self.row = row
+        self.train = train
+        self.dynamic = dynamic
+        self.exact = exact and row.bitwise
+        outcome = row.training if train else row.inference
+        self.whole = outcome not in (IN_PARTS, EAGERLY) if whole is None else whole
 
-def _observe(row: Row, backend: Any, train: bool, dynamic: bool) -> list[dict[str, Any]]:
-    """What every call does: results, inputs afterwards, gradients, state, shared memory."""
-    torch._dynamo.reset()
+    def compare(self, backend: Any) -> None:
+        """Compare each call with eager."""
+        tolerances = {} if self.exact else {"rtol": 1e-4, "atol": 1e-5}
+        for eagers, mine in zip(self.observe(None), self.observe(backend), strict=True):
+            for what, eager in eagers.items():
+                assert_same(mine[what], eager, what, bitwise=self.exact, **tolerances)
 
-    def wrap(function: Any, **options: Any) -> Any:
-        if backend is None:
-            return function
-        options = {"fullgraph": row.fullgraph, "dynamic": dynamic or None, **options}
-        return torch.compile(function, backend=backend, **options)
+    def observe(self, backend: Any) -> list[dict[str, Any]]:
+        """What every call does: results, inputs afterwards, gradients, state, shared memory."""
+        torch._dynamo.reset()
 
-    torch.manual_seed(0)
-    program = row.make(wrap) if row.make is not None else row.program
-    call = wrap(program)
-    return [_one_call(row, wrap, program, call, inputs(), train) for inputs in row.inputs]
+        def wrap(function: Any, **options: Any) -> Any:
+            if backend is None:
+                return function
+            dynamic = self.dynamic or None
+            options = {"fullgraph": self.whole, "dynamic": dynamic, **options}
+            return torch.compile(function, backend=backend, **options)
 
+        torch.manual_seed(0)
+        program = self.row.make(wrap) if self.row.make is not None else self.row.program
+        call = wrap(program)
+        with torch.set_grad_enabled(self.train), self.row.around(wrap):
+            return [self._one_call(program, call, inputs()) for inputs in self.row.inputs]
 
-def _one_call(
-    row: Row, wrap: Any, program: Any, call: Any, inputs: tuple[Any, ...], train: bool
-) -> dict[str, Any]:
-    leaves = _leaves(row, inputs) if train else []
-    for leaf in leaves:
-        leaf.requires_grad_()
-    torch.manual_seed(1)
-    with torch.set_grad_enabled(train), row.around(wrap):
-        results = row.drive(call, inputs)
+    def _one_call(self, program: Any, call: Any, inputs: tuple[Any, ...]) -> dict[str, Any]:
+        leaves = _leaves(self.row, inputs) if self.train else []
+        for leaf in leaves:
+            leaf.requires_grad_()
+        torch.manual_seed(1)
+        results = self.row.drive(call, inputs)
         kept = plain(results), plain(inputs)
-        if train:
+        if self.train:
             losses = [_loss(t) for t in _tensors(results) if t.requires_grad]
             assert losses, "no result needs gradients"
-            sum(losses).backward()
-    seen: dict[str, Any] = {"result": kept[0], "input after the call": kept[1]}
-    seen["memory shared"] = alias_classes(_tensors(kept))
-    if train:
+            torch.autograd.backward(losses)
+        seen: dict[str, Any] = {"result": kept[0], "input after the call": kept[1]}
+        seen["memory shared"] = alias_classes(_tensors(kept))
         seen["gradient"] = [plain(leaf.grad) for leaf in leaves]
-    if isinstance(program, torch.nn.Module):
-        seen["gradient of a parameter"] = [plain(p.grad) for p in program.parameters()]
-        seen["state"] = [plain(value) for value in program.state_dict().values()]
-    return seen
+        if isinstance(program, torch.nn.Module):
+            seen["gradient of a parameter"] = [plain(p.grad) for p in program.parameters()]
+            seen["state"] = [plain(value) for value in program.state_dict().values()]
+        return seen
 
 
 def _leaves(row: Row, inputs: tuple[Any, ...]) -> list[torch.Tensor]:
     if row.leaves is not None:
         return [inputs[position] for position in row.leaves]
-    found = pytree.tree_leaves(inputs)
-    return [
-        t
-        for t in found
-        if isinstance(t, torch.Tensor) and (t.is_floating_point() or t.is_complex())
-    ]
+    return [t for t in _tensors(inputs) if t.is_floating_point() or t.is_complex()]
 
 
 def _loss(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.is_sparse or tensor.layout == torch.sparse_csr:
-        tensor = tensor.to_dense()
     return (tensor * tensor.conj()).real.sum() if tensor.is_complex() else tensor.square().sum()
 
 
@@ -149,6 +147,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor) and is_traceable_wrapper_subclass(value):
         names, context = value.__tensor_flatten__()
         held = {name: _plain(getattr(value, name)) for name in names}
-        outer = [value.dtype, value.shape, value.requires_grad]
+        shape = [size if type(size) is int else "ragged" for size in value.shape]
+        outer = [value.dtype, shape, value.requires_grad]
         return [type(value).__name__, repr(context), repr(outer), held]
     return value

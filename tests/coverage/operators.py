@@ -1,10 +1,9 @@
 """Rows: custom operators, effects, and functions that Dynamo is told not to look into."""
 
 import torch
-from torch import nn
 
 from tests.coverage.control_flow import numbers
-from tests.coverage.row import Row
+from tests.coverage.row import IN_PARTS, Row
 
 NAMESPACE = "xpu_graph_coverage"
 
@@ -192,7 +191,6 @@ ROWS = (
         differentiable,
         (lambda: (numbers(3),),),
         dynamic=True,
-        inductor="works",
     ),
     Row(
         "custom operator that writes to its argument",
@@ -222,12 +220,16 @@ ROWS = (
         lambda x: positive(x - 1) * 2,
         (lambda: (numbers(9),), lambda: (numbers(12),)),
         training="-",
+        graphs=2,
     ),
     Row(
         "custom operator without a fake implementation",
         lambda x: unknown_shape(x) + 1,
         (lambda: (numbers(3),),),
+        inference="error: TorchRuntimeError",
+        says="no fake impl registered",
         training="-",
+        cached="-",
     ),
     Row(
         "operator with an ordered effect",
@@ -235,15 +237,18 @@ ROWS = (
         (lambda: (numbers(3),),),
         make=fresh_count,
         training="-",
+        inductor="works",
     ),
     Row("print", printed, (lambda: (numbers(3),),)),
     Row("allow_in_graph", lambda x: opaque(x) + 1, (lambda: (numbers(3),),)),
     Row("nonstrict_trace", lambda x: traced(x, {"by": 2}), (lambda: (numbers(3),),)),
+    Row("Triton kernels of the user", None, (), inference="-", training="-", cached="-"),
     Row(
         "torch.compiler.disable",
         lambda x: left_alone(x * 2) + 1,
         (lambda: (numbers(3),),),
-        fullgraph=False,
+        inference=IN_PARTS,
+        training=IN_PARTS,
         graphs=2,
     ),
 )

@@ -1,4 +1,4 @@
-"""Rows: how a program is made and called: breaks, random numbers, sizes, containers, other tracers."""
+"""Rows: how a program is made and called: breaks, random numbers, sizes, nests, other tracers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from tests.coverage.autograd import Net
 from tests.coverage.control_flow import numbers
-from tests.coverage.row import Row
+from tests.coverage.row import IN_PARTS, Row
 
 
 def nested_compile(wrap):
@@ -198,27 +198,54 @@ def capture_shapes(wrap):
     return torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
 
 
+def inference_mode(wrap):
+    return torch.inference_mode()
+
+
+def autocast(wrap):
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
 three = (lambda: (numbers(3),),)
 rows_of_three = (lambda: (numbers(2, 3),),)
 
 ROWS = (
     Row("a compiled function called in another", None, three, make=nested_compile),
     Row("a compiled module in another", None, rows_of_three, make=inner_module),
-    Row("graph break", broken, three, fullgraph=False, graphs=2, dynamic=True),
+    Row(
+        "graph break", broken, three, inference=IN_PARTS, training=IN_PARTS, graphs=2, dynamic=True
+    ),
     Row(
         "branch on a value",
         branches_on_data,
         (lambda: (numbers(3),), lambda: (-numbers(3),)),
-        fullgraph=False,
+        graphs=2,
+        inference=IN_PARTS,
+        training=IN_PARTS,
     ),
-    Row("random operators", drawn, three, dynamic=True, inductor="-"),
-    Row("manual_seed inside", seeded, three, fullgraph=False),
-    Row("a generator of one's own", None, three, make=with_generator, fullgraph=False),
+    Row(
+        "random operators",
+        drawn,
+        three,
+        dynamic=True,
+        inductor="works",
+        options={"fallback_random": True},
+    ),
+    Row("manual_seed inside", seeded, three, inference=IN_PARTS, training=IN_PARTS),
+    Row(
+        "a generator of one's own",
+        None,
+        three,
+        make=with_generator,
+        inference=IN_PARTS,
+        training=IN_PARTS,
+    ),
     Row(
         "nonzero and masked selection",
         nonzero,
         (lambda: (numbers(6),), lambda: (numbers(9),)),
         around=capture_shapes,
+        graphs=2,
         dynamic=True,
     ),
     Row(".item()", item, three, around=capture_scalars, dynamic=True),
@@ -235,6 +262,7 @@ ROWS = (
         "float inputs",
         number,
         (lambda: (numbers(3), 2.5), lambda: (numbers(3), 3.5), lambda: (numbers(4), 4.5)),
+        graphs=3,
         dynamic=True,
     ),
     Row(
@@ -246,7 +274,7 @@ ROWS = (
     Row("generator functions", generator_function, three),
     Row("torch.export'ed module", None, rows_of_three, make=exported),
     Row("fx.GraphModule", None, three, make=traced),
-    Row("torch.jit.script function", lambda x: scripted(x) * 2, three, fullgraph=False),
+    Row("torch.jit.script function", lambda x: scripted(x) * 2, three),
     Row("state of modules", None, (lambda: (numbers(4, 3),),), make=state_kept),
     Row(
         "deterministic algorithms",
@@ -254,5 +282,13 @@ ROWS = (
         (lambda: (numbers(3), torch.tensor([0, 2, 0])),),
         around=deterministic,
     ),
+    Row(
+        "called under inference_mode",
+        lambda x: (x * 1 + 0, x.view(-1)),
+        rows_of_three,
+        training="-",
+        around=inference_mode,
+    ),
+    Row("called under autocast", None, rows_of_three, make=Net, around=autocast),
     Row("foreach operators", None, (lambda: (numbers(3), numbers(3)),), make=optimiser_step),
 )

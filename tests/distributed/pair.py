@@ -11,8 +11,6 @@ from multiprocessing.connection import wait
 
 WORKER = pathlib.Path(__file__).with_name("worker.py")
 ROOT = WORKER.parent.parent.parent
-GRACE_S = 5.0
-"""How long a rank may go on after the other one failed: it may wait for it in a collective."""
 
 
 class RankError(AssertionError):
@@ -25,11 +23,12 @@ class Pair:
     Args:
         root: a directory of its own.
         collective_s: seconds after which a collective gives up.
+        grace_s: how long a rank may go on after the other one failed; it may wait for that one.
         environment: variables to set in the ranks.
     """
 
-    def __init__(self, root, collective_s=60.0, size=2, **environment):
-        self._root = root
+    def __init__(self, root, collective_s=60.0, grace_s=5.0, size=2, **environment):
+        self._grace_s = grace_s
         self._logs = [root / f"rank{rank}.log" for rank in range(size)]
         self._connections = []
         self._processes = []
@@ -86,14 +85,14 @@ class Pair:
             ready = wait(waiting.values(), max(0.0, deadline - time.monotonic()))
             if not ready:
                 why = "gave no answer in time"
-                answers.update({rank: (False, why) for rank in waiting})
+                answers.update(dict.fromkeys(waiting, (False, why)))
                 break
             for rank, connection in [*waiting.items()]:
                 if connection in ready:
                     del waiting[rank]
                     answers[rank] = self._answer(rank, connection)
                     if not answers[rank][0]:
-                        deadline = min(deadline, time.monotonic() + GRACE_S)
+                        deadline = min(deadline, time.monotonic() + self._grace_s)
         return answers
 
     def _answer(self, rank, connection):

@@ -11,7 +11,12 @@ class Mlp(nn.Module):
     def __init__(self):
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 16), nn.SiLU()
+            nn.Linear(8, 16),
+            nn.GELU(),
+            nn.LayerNorm(16),
+            nn.Linear(16, 16),
+            nn.SiLU(),
+            nn.Dropout(0.2),
         )
         self.head = nn.Linear(16, 3)
 

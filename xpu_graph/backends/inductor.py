@@ -23,6 +23,7 @@ from torch import fx
 from typing_extensions import override
 
 from xpu_graph.artifact import SerializableArtifact
+from xpu_graph.backends.bodies import without_body_constants
 from xpu_graph.errors import (
     BackendError,
     BackendUnavailable,
@@ -128,7 +129,8 @@ def inductor_compiler(
     """
     try:
         with recorded_kernels() as loaders:
-            compiled, serialize = inductor_compile(gm, fake_inputs, _patches(options))
+            traceable = without_body_constants(gm)
+            compiled, serialize = inductor_compile(traceable, fake_inputs, _patches(options))
         libraries = {
             digest: pathlib.Path(kernel_path(loader)).read_bytes()
             for digest, loader in loaders.items()
@@ -233,11 +235,14 @@ def _cxx_names(options: Mapping[str, Any]) -> list[str]:
 
 
 def _patches(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Inductor configuration by name: the mode's settings, then the ones given."""
-    mode = options.get("mode", "default")
-    given = {key: value for key, value in options.items() if key != "mode"}
-    if mode == "default":
-        return given
-    from torch._inductor import list_mode_options
+    """Inductor configuration by name: our default, the mode's settings, then the ones given.
 
-    return {**list_mode_options(mode), **given}
+    Random numbers are those of eager: by default Inductor draws from a generator of its own.
+    """
+    mode = options.get("mode", "default")
+    settings: dict[str, Any] = {"fallback_random": True}
+    if mode != "default":
+        from torch._inductor import list_mode_options
+
+        settings.update(list_mode_options(mode))
+    return {**settings, **{key: value for key, value in options.items() if key != "mode"}}

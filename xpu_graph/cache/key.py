@@ -29,7 +29,13 @@ from xpu_graph.graph_codec import canonical_text, encode_graph
 from xpu_graph.identity import identity_text
 from xpu_graph.stage import Stage
 from xpu_graph.tensor_codec import layout_of, raw_bytes, span_of
-from xpu_graph.torch_compat import process_state, shape_facts, symbol_ranges, torch_identity
+from xpu_graph.torch_compat import (
+    opaque_kind,
+    process_state,
+    shape_facts,
+    symbol_ranges,
+    torch_identity,
+)
 
 FORMAT = 1
 """Grows when the meaning of a stored artifact changes."""
@@ -248,6 +254,8 @@ def _describe_inputs(values: Sequence[Any]) -> str:
             parts.append(f"SymInt {size(value)}")
         elif value is None or type(value) in (bool, int, float, str):
             parts.append(f"{type(value).__name__} {value!r}")
+        elif (kind := opaque_kind(value)) is not None:
+            parts.append(f"opaque {kind}")  # handed on at run time; nothing is compiled for it
         else:
             raise NotCacheable(f"an input is a {type(value).__name__}, which has no identity")
     return "; ".join([*parts, *ranges])

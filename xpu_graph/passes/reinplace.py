@@ -10,7 +10,7 @@ Left alone: operands that are inputs, constants or outputs, or share memory with
 is read later; memory that a custom or higher-order operator gave, which may keep it; results of
 another dtype, shape or stride than the operand; operators that are not pointwise; complex numbers
 and ``mul.Scalar``, which torch rounds in another way in place; small tensors, whose memory costs
-nothing; and symbolic sizes.
+nothing; symbolic sizes; and joint graphs, since what cuts them may compute a value twice.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from xpu_graph import effects
 from xpu_graph import fx as graph_facts
 from xpu_graph.config import XpuGraphConfig
 from xpu_graph.fx import aten
-from xpu_graph.passes.base import Pass, Phase
-from xpu_graph.stage import Unit
+from xpu_graph.passes.base import ATEN_STAGES, Pass, Phase
+from xpu_graph.stage import Stage, Unit
 
 MIN_BYTES = 1 << 16
 """Tensors below come out of the allocator's free lists; there is nothing to gain."""
@@ -38,6 +38,7 @@ class Reinplace(Pass):
     """Turns pointwise operators into their in-place forms where the operand's memory is free."""
 
     name = "reinplace"
+    stages = ATEN_STAGES - {Stage.joint}
     phase = Phase.finish
 
     @override
@@ -77,12 +78,16 @@ def is_reinplaced(node: fx.Node) -> bool:
 
 
 def _last_readers(nodes: list[fx.Node], unit: Unit) -> dict[int | None, int]:
-    """For each storage the position of the last node that reads a value on it."""
+    """For each storage the position of the last node that reads a value on it.
+
+    A collective reads on after its call, until a wait that may lie outside the graph.
+    """
     last: dict[int | None, int] = {}
     for position, node in enumerate(nodes):
+        until = len(nodes) if effects.is_collective(node) else position
         for used in node.all_input_nodes:
             for storage in unit.rewriter.memory.storages(used):
-                last[storage] = position
+                last[storage] = max(until, last.get(storage, until))
     return last
 
 

@@ -64,12 +64,14 @@ __all__ = [
     "has_symbolic_sizes",
     "input_name",
     "input_origin",
+    "is_gathered",
     "is_static_input",
     "may_be_a_copy",
     "min_cut_rematerialization_partition",
     "mutated_outside",
     "neg_view",
     "no_dispatch_modes",
+    "opaque_kind",
     "refused_guards",
     "shape_facts",
     "shape_guards",
@@ -185,6 +187,22 @@ def input_name(placeholder: fx.Node) -> str | None:
     """The name of the user's variable that a placeholder of Dynamo's graph stands for."""
     source = getattr(placeholder.meta.get("grapharg"), "source", None)
     return getattr(source, "local_name", None)
+
+
+def is_gathered(placeholder: fx.Node) -> bool:
+    """Whether FSDP gathers this parameter of Dynamo's graph, always into one and the same object.
+
+    Neither the object, nor its version, nor always its address says that it holds something new.
+    """
+    source = getattr(placeholder.meta.get("grapharg"), "source", None)
+    return source is not None and bool(source.guard_source.is_fsdp_module())
+
+
+def opaque_kind(value: Any) -> str | None:
+    """The class of an object that a graph only hands on, such as a mesh; None for other values."""
+    from torch._library.fake_class_registry import FakeScriptObject
+
+    return value.script_class_name if isinstance(value, FakeScriptObject) else None
 
 
 def torch_decompositions(operators: Iterable[Any]) -> dict[Any, Callable[..., Any]]:

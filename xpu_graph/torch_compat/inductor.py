@@ -12,6 +12,8 @@ from typing import Any, get_args
 
 from torch import fx
 from torch._guards import tracing
+from torch._prims.rng_prims import run_and_save_rng_state
+from torch._subclasses.functional_tensor import FunctionalTensorMode
 
 
 def inductor_compile(
@@ -30,12 +32,16 @@ def inductor_compile(
     """
     from torch._inductor import standalone_compile
 
+    _let_saved_draws_be_traced()
     settings = {"config_patches": options} if options else {}
     inputs = list(fake_inputs)
 
     def compile_copy(aot: bool) -> Any:
         # Inductor's own copy is a deep one, which fails on real constants under a fake mode.
         donated = fx.GraphModule(gm, copy.deepcopy(gm.graph))
+        for node in donated.graph.nodes:
+            # The graph is one part already; AOTAutograd would look in it for a backward to repeat.
+            node.meta.pop("recompute", None)
         return standalone_compile(
             donated,
             inputs,
@@ -52,6 +58,23 @@ def inductor_compile(
             raise
         return compile_copy(aot=False), None
     return compiled, compiled.serialize
+
+
+def _let_saved_draws_be_traced() -> None:
+    """Say how to trace the operator that draws in a checkpointed part and keeps the random state.
+
+    Torch says so of its counterpart, which draws again from the kept state, and of this one not.
+    """
+    operator: Any = run_and_save_rng_state
+    with _hook_lock:
+        if FunctionalTensorMode in operator.python_key_table:
+            return
+
+        @operator.py_functionalize_impl  # type: ignore[untyped-decorator]
+        def functionalized(context: Any, *args: Any, **kwargs: Any) -> Any:
+            args, kwargs = context.unwrap_tensors(args), context.unwrap_tensors(kwargs)
+            with context.redispatch_to_next():
+                return context.wrap_tensors(operator(*args, **kwargs))
 
 
 def inductor_deserialize(data: bytes) -> Callable[..., Any]:

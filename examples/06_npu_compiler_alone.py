@@ -1,7 +1,7 @@
 """The npu compiler alone, under a torch.compile backend that is yours.
 
-    python examples/05_npu_compiler_alone.py
-    python -m ascend_sim examples/05_npu_compiler_alone.py    # from tests/, without an NPU
+    python examples/06_npu_compiler_alone.py
+    python -m ascend_sim examples/06_npu_compiler_alone.py    # from tests/, without an NPU
 
 ``npu_compile`` takes an ATen graph and its fake inputs, and returns a callable that checks its
 inputs at every call. None of xpu_graph's passes runs, and nothing is cached.

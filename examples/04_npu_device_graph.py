@@ -1,7 +1,7 @@
 """Captured device graphs on Ascend: pieces are recorded once and replayed at every call.
 
-    python examples/03_npu_device_graph.py
-    python -m ascend_sim examples/03_npu_device_graph.py    # from tests/, without an NPU
+    python examples/04_npu_device_graph.py
+    python -m ascend_sim examples/04_npu_device_graph.py    # from tests/, without an NPU
 
 Compiler device_graph needs torch_npu alone, neither torchair nor npugraph_ex. What cannot be
 captured, such as the step on the CPU here, runs eagerly between two captured pieces.

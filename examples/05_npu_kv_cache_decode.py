@@ -1,7 +1,7 @@
 """Decode steps with a cache of keys and values that the compiled graph writes in place.
 
-    python examples/04_npu_kv_cache_decode.py [--target npu|cpu]
-    python -m ascend_sim examples/04_npu_kv_cache_decode.py    # from tests/, without an NPU
+    python examples/05_npu_kv_cache_decode.py [--target npu|cpu]
+    python -m ascend_sim examples/05_npu_kv_cache_decode.py    # from tests/, without an NPU
 
 The caches are inputs that the graph writes to: they are never copied, and stay at one address, so
 every step replays one captured graph. The position is a tensor: a number would be a new graph.

@@ -1,7 +1,7 @@
 """One small model through the three modes of compiler ge on Ascend, compared with the CPU.
 
-    python examples/02_npu_ge_modes.py [--target npu|cpu]
-    python -m ascend_sim examples/02_npu_ge_modes.py        # from tests/, without an NPU
+    python examples/03_npu_ge_modes.py [--target npu|cpu]
+    python -m ascend_sim examples/03_npu_ge_modes.py        # from tests/, without an NPU
 
 ``--target cpu`` is the same program on the CPU: the target and the device are all that changes.
 """
