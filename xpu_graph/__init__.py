@@ -38,6 +38,13 @@ if TYPE_CHECKING:
         PassError,
         XpuGraphError,
     )
+    from xpu_graph.passes.patterns import (
+        deregister_plugin_patterns,
+        enable_plugin_patterns,
+        register_plugin_pattern,
+        register_this_as_pattern_constraint,
+        register_this_as_plugin_pattern,
+    )
     from xpu_graph.stage import FxStage, Stage
     from xpu_graph.target import OptLevel, Target
 
@@ -67,9 +74,14 @@ _HOME = {
     "XpuGraphLocalCache": "cache",
     "XpuGraphMemoryCache": "cache",
     "default_cache": "cache",
+    "deregister_plugin_patterns": "passes.patterns",
+    "enable_plugin_patterns": "passes.patterns",
     "no_cache": "cache",
     "npu_compiler": "compiler",
     "recent_reports": "debug.report",
+    "register_plugin_pattern": "passes.patterns",
+    "register_this_as_pattern_constraint": "passes.patterns",
+    "register_this_as_plugin_pattern": "passes.patterns",
     "vendor_compiler": "backends",
     "xpu_graph_backend": "backend",
 }
@@ -99,9 +111,14 @@ __all__ = [
     "XpuGraphLocalCache",
     "XpuGraphMemoryCache",
     "default_cache",
+    "deregister_plugin_patterns",
+    "enable_plugin_patterns",
     "no_cache",
     "npu_compiler",
     "recent_reports",
+    "register_plugin_pattern",
+    "register_this_as_pattern_constraint",
+    "register_this_as_plugin_pattern",
     "vendor_compiler",
     "xpu_graph_backend",
 ]

@@ -66,8 +66,8 @@ def refresh_values(graph: fx.Graph) -> None:
     The value of a view shares memory with what it is a view of: torch turns Python numbers into
     tensor arithmetic afterwards, and gives the new nodes fake values of their own; the views of
     what they replaced keep the old memory. What copies a whole storage has the storage offset of
-    its operand, which torch's cache of fake results forgets. Waiting for a collective gives the very
-    tensor that was waited for, where torch's fake value is a new one.
+    its operand, which torch's cache of fake results forgets. Waiting for a collective gives the
+    very tensor that was waited for, where torch's fake value is a new one.
     """
     mode = fake_mode_of(graph)
     for node in graph.nodes:

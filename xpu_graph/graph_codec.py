@@ -45,7 +45,7 @@ _SETTINGS: dict[str, type] = {
 _HIGHER_ORDER = frozenset(
     {
         *("cond", "while_loop", "while_loop_stack_output", "scan", "associative_scan"),
-        *("map_impl", "invoke_subgraph", "out_dtype", "print"),
+        *("map_impl", "invoke_subgraph", "out_dtype"),
         *("auto_functionalized", "auto_functionalized_v2", "with_effects"),
         *("flex_attention", "flex_attention_backward"),
         *("run_and_save_rng_state", "run_with_rng_state"),
@@ -215,7 +215,7 @@ def _encode(value: Any, numbers: dict[fx.Node, int]) -> Any:
     for name, kind_of in _SETTINGS.items():
         if isinstance(value, kind_of):
             return {name: str(value).removeprefix("torch.")}
-    if isinstance(value, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
+    if isinstance(value, torch._ops.OpOverload):
         return {"target": _encode_target(value)}
     raise NotCacheable(f"an argument is a {type(value).__name__}, which has no stored form")
 

@@ -146,6 +146,7 @@ ROWS = (
         cond_with_constants,
         flags(True, False),
         inductor="works",
+        keeps_code=False,
     ),
     Row(
         "cond, branches that read a global tensor",
@@ -159,6 +160,7 @@ ROWS = (
         loop_with_constants,
         (lambda: (numbers(2, 2),),),
         inductor="works",
+        keeps_code=False,
     ),
     Row("scan", scanned, (lambda: (numbers(3), numbers(4, 3)),), dynamic=True),
     Row("associative_scan", scanned_together, (lambda: (numbers(4, 3),),)),

@@ -45,6 +45,7 @@ class Row:
         around: a context for both sides.
         bitwise: whether inference has to agree to the last bit.
         options: Inductor's, where the column needs any.
+        keeps_code: whether what Inductor compiles is found in the cache, too.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Row:
     around: Callable[[Wrap], AbstractContextManager[Any]] = lambda wrap: nullcontext()
     bitwise: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
+    keeps_code: bool = True
 
     def outcome(self, column: str) -> str:
         """The cell in a column."""

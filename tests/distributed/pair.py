@@ -23,12 +23,10 @@ class Pair:
     Args:
         root: a directory of its own.
         collective_s: seconds after which a collective gives up.
-        grace_s: how long a rank may go on after the other one failed; it may wait for that one.
         environment: variables to set in the ranks.
     """
 
-    def __init__(self, root, collective_s=60.0, grace_s=5.0, size=2, **environment):
-        self._grace_s = grace_s
+    def __init__(self, root, collective_s=60.0, size=2, **environment):
         self._logs = [root / f"rank{rank}.log" for rank in range(size)]
         self._connections = []
         self._processes = []
@@ -73,8 +71,15 @@ class Pair:
             raise RankError("\n".join(self._story(rank, answers[rank][1]) for rank in failed))
         return [answers[rank][1] for rank in sorted(answers)]
 
-    def answers(self, function, *arguments, seconds=120.0):
-        """The same, with (True, result) or (False, what happened) for every rank."""
+    def answers(self, function, *arguments, seconds=120.0, grace_s=5.0):
+        """The same, with (True, result) or (False, what happened) for every rank.
+
+        Args:
+            function: as for ``run``.
+            arguments: as for ``run``.
+            seconds: as for ``run``.
+            grace_s: how long a rank may go on after the other one failed; it may wait for that one.
+        """
         path = inspect.getfile(function)
         for connection in self._connections:
             connection.send((path, function.__name__, arguments))
@@ -92,7 +97,7 @@ class Pair:
                     del waiting[rank]
                     answers[rank] = self._answer(rank, connection)
                     if not answers[rank][0]:
-                        deadline = min(deadline, time.monotonic() + self._grace_s)
+                        deadline = min(deadline, time.monotonic() + grace_s)
         return answers
 
     def _answer(self, rank, connection):

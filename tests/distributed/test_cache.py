@@ -35,7 +35,7 @@ MODELS = (data_parallel, fully_sharded, tensor_parallel)
 
 def train(name, directory):
     make = {model.__name__: model for model in MODELS}[name]
-    return compare(make, cache=directory, is_data_parallel=name != "tensor_parallel")
+    return compare(make, cache=directory, is_data_parallel=name != "tensor_parallel", steps=2)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)

@@ -18,9 +18,18 @@ COLLECTIVE_S = 2.0
 
 @pytest.fixture
 def doomed(tmp_path):
-    pair = Pair(tmp_path, grace_s=40.0)
+    """A pair of which a rank is going to die."""
+    pair = Pair(tmp_path)
     yield pair
     pair.close()
+
+
+def failures(pair, function, *arguments):
+    """What each rank says that is asked to run a function in which both fail."""
+    answers = pair.answers(function, *arguments, seconds=60, grace_s=40)
+    assert not answers[0][0] and not answers[1][0]
+    assert "no answer" not in answers[0][1] + answers[1][1]
+    return answers[0][1], answers[1][1]
 
 
 def make_reduced():
@@ -64,13 +73,15 @@ def fail_while_compiling(directory, dies):
     torch.compile(reduced, backend=backend, fullgraph=True)(torch.ones(3))
 
 
-@pytest.mark.parametrize("dies", (True, False), ids=("dies", "interrupted"))
-def test_while_it_compiles(doomed, tmp_path, dies):
+def test_dying_while_it_compiles(doomed, tmp_path):
     """Rank 0 ends far below ``cache_wait_s``: the lock is free, and the collective tells."""
-    answers = doomed.answers(fail_while_compiling, str(tmp_path / "cache"), dies, seconds=50)
-    assert answers[1] == (False, "died with code 7") if dies else not answers[1][0]
-    assert not answers[0][0]
-    assert "no answer" not in answers[0][1]
+    _, told = failures(doomed, fail_while_compiling, str(tmp_path / "cache"), True)
+    assert told == "died with code 7"
+
+
+def test_interrupted_while_it_compiles(pair, tmp_path):
+    _, told = failures(pair, fail_while_compiling, str(tmp_path / "cache"), False)
+    assert "KeyboardInterrupt" in told
 
 
 def fail_between_calls(how):
@@ -84,11 +95,15 @@ def fail_between_calls(how):
     compiled(torch.ones(3))
 
 
-@pytest.mark.parametrize("how", ("dies", "raises"))
-def test_between_calls(doomed, how):
-    answers = doomed.answers(fail_between_calls, how, seconds=50)
-    assert not answers[0][0] and not answers[1][0]
-    assert "no answer" not in answers[0][1]
+def test_dying_between_calls(doomed):
+    _, told = failures(doomed, fail_between_calls, "dies")
+    assert told == "died with code 7"
+
+
+def test_an_error_between_calls(pair):
+    _, told = failures(pair, fail_between_calls, "raises")
+    assert "not today" in told
+    pair.run(go_on_after_an_error)
 
 
 def go_on_after_an_error():

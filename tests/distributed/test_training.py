@@ -13,11 +13,11 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.distributed.training import Net, Wide, compare
+from xpu_graph import XpuGraph, XpuGraphConfig
 from xpu_graph.backends.inductor import why_not_cpp
+from xpu_graph.testing import assert_same
 
 needs_cpp = pytest.mark.skipif(why_not_cpp() is not None, reason=str(why_not_cpp()))
-
-INDUCTOR = {"target": "cpu", "vendor_compiler_config": {}}
 
 
 def stages(told):
@@ -78,9 +78,30 @@ def test_data_parallel_around_a_compiled_model(pair):
         assert stages(told) == TRAINED
 
 
-def small_buckets(backend):
-    from xpu_graph import XpuGraph
+def reduced_by_python():
+    """One graph; hooks of DDP reduce each gradient, and compiled autograd traces them, too."""
+    backward = XpuGraph(XpuGraphConfig(opt_level="level2", enable_cache=False))
 
+    def autograd():
+        compiled = torch._dynamo.compiled_autograd
+        return compiled._enable(lambda gm: torch.compile(gm, backend=backward))
+
+    with torch._dynamo.config.patch(optimize_ddp="python_reducer"):
+        plain = compare(lambda: DistributedDataParallel(Net()))
+        torch._dynamo.reset()
+        traced = compare(lambda: DistributedDataParallel(Net()), around=autograd)
+    calls = [dict(graph.before) for report in backward.reports for graph in report.graphs]
+    return stages(plain), stages(traced), calls
+
+
+def test_data_parallel_with_the_python_reducer(pair):
+    for plain, traced, (calls,) in pair.run(reduced_by_python):
+        assert plain == TRAINED
+        assert traced == TRAINED[:2]
+        assert calls["_c10d_functional.all_reduce.default"] == len([*Net().parameters()])
+
+
+def small_buckets(backend):
     model = DistributedDataParallel(Net(), bucket_cap_mb=0.01)
     backend = backend or XpuGraph()
     try:
@@ -160,16 +181,16 @@ PLANS = {
 }
 
 
-def tensor_parallel(plan, optimiser, fields=None, blocks=2):
+def tensor_parallel(plan, optimiser):
     def make():
-        model = Net(blocks=blocks)
+        model = Net()
         mesh = init_device_mesh("cpu", (2,))
         for block in model.blocks:
             parallelize_module(block, mesh, PLANS[plan]())
         return model
 
     has_own_rows = plan == "rows between the blocks"
-    return compare(make, optimiser=optimiser, is_data_parallel=has_own_rows, fields=fields)
+    return compare(make, optimiser=optimiser, is_data_parallel=has_own_rows)
 
 
 @pytest.mark.parametrize(
@@ -180,18 +201,25 @@ def test_tensor_parallel(pair, plan, optimiser):
         assert stages(told) == TRAINED
 
 
+def two_layers():
+    """Little to compile, and all that there is of tensor parallel: a reduction each way."""
+    plan = {"enter": ColwiseParallel(), "head": RowwiseParallel()}
+    return compare(
+        lambda: parallelize_module(Net(blocks=0), init_device_mesh("cpu", (2,)), plan),
+        is_data_parallel=False,
+        fields={"target": "cpu", "vendor_compiler_config": {}},
+    )
+
+
 @needs_cpp
 def test_tensor_parallel_with_inductor(pair):
-    for told in pair.run(tensor_parallel, "columns and rows", "sgd", INDUCTOR, 1):
+    for told in pair.run(two_layers):
         assert stages(told) == TRAINED
 
 
 def distributed_arguments():
     """A function of DTensors that gives DTensors."""
     from torch.distributed.tensor import distribute_tensor
-
-    from xpu_graph import XpuGraph
-    from xpu_graph.testing import assert_same
 
     mesh = init_device_mesh("cpu", (2,))
 

@@ -1,5 +1,7 @@
 """Models and training steps for the ranks, and their comparison with eager."""
 
+import contextlib
+
 import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
@@ -69,7 +71,7 @@ def whole(tensor):
     return tensor.detach().clone()
 
 
-def train(model, call, optimiser, data_rank):
+def train(model, call, optimiser, data_rank, steps=STEPS):
     """Losses and gradients of some steps, then the parameters.
 
     Args:
@@ -77,18 +79,19 @@ def train(model, call, optimiser, data_rank):
         call: what is called: the model, or it compiled.
         optimiser: a name in ``OPTIMISERS``.
         data_rank: which part of the data this rank learns from.
+        steps: how many.
     """
-    steps = OPTIMISERS[optimiser](model.parameters())
+    updates = OPTIMISERS[optimiser](model.parameters())
     seen = []
-    for step in range(STEPS):
+    for step in range(steps):
         generator = torch.Generator().manual_seed(10 * step + data_rank)
         x = torch.randn(6, 16, generator=generator)
         wanted = torch.randint(0, 4, (6,), generator=generator)
         loss = functional.cross_entropy(call(x).float(), wanted)
-        steps.zero_grad()
+        updates.zero_grad()
         loss.backward()
         seen.append((loss.detach().clone(), [whole(p.grad) for p in model.parameters()]))
-        steps.step()
+        updates.step()
     return seen, [whole(p) for p in model.parameters()]
 
 
@@ -100,6 +103,8 @@ def compare(
     is_data_parallel=True,
     cache=None,
     fields=None,
+    around=contextlib.nullcontext,
+    steps=STEPS,
     rtol=1e-5,
     atol=1e-6,
 ):
@@ -113,6 +118,8 @@ def compare(
         is_data_parallel: whether each rank has data of its own.
         cache: a directory for artifacts.
         fields: fields of the configuration.
+        around: gives a context in which the compiled side runs.
+        steps: how many steps are made.
         rtol: how far numbers may be apart, relatively.
         atol: and absolutely.
 
@@ -129,7 +136,9 @@ def compare(
         torch.manual_seed(0)
         model = make()
         call = compiler(model, backend) if is_compiled else model
-        results.append(train(model, call, optimiser, dist.get_rank() if is_data_parallel else 0))
+        with around() if is_compiled else contextlib.nullcontext():
+            data_rank = dist.get_rank() if is_data_parallel else 0
+            results.append(train(model, call, optimiser, data_rank, steps))
     assert_same(*results, bitwise=False, rtol=rtol, atol=atol)
     reports = [graph for report in backend.reports for graph in report.graphs]
     return [(graph.stage, graph.key, graph.cache) for graph in reports]

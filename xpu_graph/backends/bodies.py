@@ -6,21 +6,28 @@ A compiler that traces a graph again finds such a tensor outside of what it trac
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import fx
 
 from xpu_graph.fx import aten, attribute
 
-_BODIES: dict[str, tuple[tuple[int, ...], int]] = {
-    "associative_scan": ((0,), 2),
-    "cond": ((1, 2), 3),
-    "map_impl": ((0,), 2),
-    "scan": ((0,), 3),
-    "while_loop": ((0, 1), 3),
-    "while_loop_stack_output": ((0, 1), 3),
+_Path = tuple[int, ...]
+_BODIES: dict[str, list[tuple[list[_Path], int | None]]] = {
+    "associative_scan": [([(0,)], 2)],
+    "cond": [([(1,), (2,)], 3)],
+    "flex_attention": [([(3,)], 7), ([(4, -1)], 8)],
+    "invoke_subgraph": [([(0,)], None)],
+    "map_impl": [([(0,)], 2)],
+    "scan": [([(0,)], 3)],
+    "while_loop": [([(0,), (1,)], 3)],
+    "while_loop_stack_output": [([(0,), (1,)], 3)],
 }
-"""By operator: where its bodies are, and the sequence whose entries each takes as its last ones."""
+"""By operator: bodies that take the same, and the argument whose entries are the last they take.
+
+A body is given by its place among the arguments; None stands for the arguments themselves.
+"""
 
 
 def without_body_constants(gm: fx.GraphModule) -> fx.GraphModule:
@@ -32,52 +39,66 @@ def without_body_constants(gm: fx.GraphModule) -> fx.GraphModule:
     Returns:
         ``gm`` itself where it calls no operator with bodies.
     """
-    if not any(_positions(node) for node in gm.graph.nodes):
+    if not any(_bodies(node) for node in gm.graph.nodes):
         return gm
     copied = fx.GraphModule(gm, copy.deepcopy(gm.graph))
     for node in list(copied.graph.nodes):
-        if _positions(node):
-            _lift(copied, node)
+        for places, last in _bodies(node):
+            _lift(copied, node, places, last)
     copied.recompile()
     return copied
 
 
-def _positions(node: fx.Node) -> tuple[int, ...]:
+def _bodies(node: fx.Node) -> list[tuple[list[_Path], int | None]]:
     target = node.target
-    known = isinstance(target, torch._ops.HigherOrderOperator) and target.__name__ in _BODIES
-    return _BODIES[target.__name__][0] if known else ()  # type: ignore[union-attr]
+    is_known = isinstance(target, torch._ops.HigherOrderOperator)
+    return _BODIES.get(target.__name__, []) if is_known else []  # type: ignore[union-attr]
 
 
-def _lift(gm: fx.GraphModule, node: fx.Node) -> None:
+def _lift(gm: fx.GraphModule, node: fx.Node, places: list[_Path], last: int | None) -> None:
     """Make operands of one call of what its bodies hold."""
-    positions, last = _BODIES[node.target.__name__]  # type: ignore[union-attr]
-    args = list(node.args)
-    getters = [args[position] for position in positions]
+    getters = [_entry(node.args, place) for place in places]
     # Each call has bodies of its own, since each takes what the others of the call hold, too.
-    bodies = [_own(attribute(gm, str(getter.target))) for getter in getters]  # type: ignore[union-attr]
+    bodies = [_own(attribute(gm, str(getter.target))) for getter in getters]
     held = [_constants(body) for body in bodies]
     if not any(held):
         return
-    operands = list(args[last])  # type: ignore[arg-type]
+    operands: list[fx.Node] = []
+    args: Any = node.args
     with gm.graph.inserting_before(node):
         for owner, reads in zip(bodies, held, strict=True):
             for name, readers in reads.items():
-                place = f"{node.name}_constant{len(operands)}"
-                setattr(gm, place, attribute(owner, name))
-                constant = gm.graph.create_node("get_attr", place)
+                made = f"{node.name}_{last}_constant{len(operands)}"
+                setattr(gm, made, attribute(owner, name))
+                constant = gm.graph.create_node("get_attr", made)
                 operands.append(gm.graph.call_function(aten.lift_fresh_copy.default, (constant,)))
                 for body in bodies:
-                    _take(body, place, readers if body is owner else [])
-        args[last] = tuple(operands)
-        for position, body in zip(positions, bodies, strict=True):
-            place = f"{node.name}_body{position}"
+                    _take(body, made, readers if body is owner else [])
+        for number, (place, body) in enumerate(zip(places, bodies, strict=True)):
             body.recompile()
-            setattr(gm, place, body)
-            args[position] = gm.graph.create_node("get_attr", place)
-    node.args = tuple(args)
+            made = f"{node.name}_{last}_body{number}"
+            setattr(gm, made, body)
+            args = _replaced(args, place, gm.graph.create_node("get_attr", made))
+    if last is None:
+        node.args = (*args, *operands)
+    else:
+        node.args = _replaced(args, (last,), (*args[last], *operands))
     for getter in getters:
-        if not getter.users:  # type: ignore[union-attr]
-            gm.graph.erase_node(getter)  # type: ignore[arg-type]
+        if not getter.users:
+            gm.graph.erase_node(getter)
+
+
+def _entry(args: Any, place: _Path) -> Any:
+    for index in place:
+        args = args[index]
+    return args
+
+
+def _replaced(args: Any, place: _Path, value: Any) -> tuple[Any, ...]:
+    index, *rest = place
+    changed = list(args)
+    changed[index] = _replaced(args[index], tuple(rest), value) if rest else value
+    return tuple(changed)
 
 
 def _own(body: fx.GraphModule) -> fx.GraphModule:

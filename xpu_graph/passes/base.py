@@ -29,8 +29,9 @@ class Phase(IntEnum):
     canonicalize = 1
     simplify = 2
     fold = 3
-    clean = 4
-    finish = 5
+    match = 4
+    clean = 5
+    finish = 6
 
 
 ATEN_STAGES = frozenset({Stage.inference, Stage.forward, Stage.backward, Stage.joint})
@@ -46,6 +47,7 @@ class Pass(ABC):
         level: the lowest level it runs at.
         phase: when in a round it runs.
         after: names of passes of the same phase that must have run before it.
+        benefit: within a phase, what has more of it runs earlier.
     """
 
     name: ClassVar[str]
@@ -53,6 +55,7 @@ class Pass(ABC):
     level: ClassVar[OptLevel] = OptLevel.level1
     phase: ClassVar[Phase] = Phase.simplify
     after: ClassVar[tuple[str, ...]] = ()
+    benefit: ClassVar[int] = 0
 
     def __init__(self, config: XpuGraphConfig) -> None:
         self.config = config
@@ -61,6 +64,15 @@ class Pass(ABC):
     def enabled(cls, config: XpuGraphConfig) -> bool:
         """Whether a configuration wants this pass at all."""
         return True
+
+    @classmethod
+    def identity(cls) -> str:
+        """What the pass does beyond what its source says: one text for equal things.
+
+        Raises:
+            NotCacheable: there is no such text.
+        """
+        return ""
 
     @abstractmethod
     def run(self, unit: Unit) -> bool:

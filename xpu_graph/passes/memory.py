@@ -248,5 +248,11 @@ def storages_in(value: Any) -> tuple[int | None, ...]:
 
 
 def _same_extent(before: torch.Tensor, after: torch.Tensor) -> bool:
-    old, new = before.untyped_storage().nbytes(), after.untyped_storage().nbytes()
-    return graph_facts.same_size(old, new)
+    old: Any = before.untyped_storage().nbytes()
+    new: Any = after.untyped_storage().nbytes()
+    if graph_facts.same_size(old, new):
+        return True
+    if not isinstance(old, torch.SymInt) or not isinstance(new, torch.SymInt):
+        return False
+    # one size has many spellings, such as (n - 1) * m + m
+    return bool((old.node.expr - new.node.expr).expand() == 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xpu_graph.config import XpuGraphConfig
 from xpu_graph.errors import ConfigError, NotCacheable, PassError, XpuGraphError, unknown_name
@@ -31,28 +31,48 @@ class Pipeline:
     Args:
         passes: the passes to choose from.
         config: decides which of them run.
+        more: gives further ones, which may change from graph to graph.
 
     Raises:
         PassError: two passes have one name, or an ordering constraint cannot be met.
         ConfigError: the configuration skips or includes a name that nothing here has.
     """
 
-    def __init__(self, passes: Sequence[type[Pass]], config: XpuGraphConfig) -> None:
+    def __init__(
+        self,
+        passes: Sequence[type[Pass]],
+        config: XpuGraphConfig,
+        more: Callable[[], Sequence[type[Pass]]] = tuple,
+    ) -> None:
         self._config = config
         self._verify = "each" if config.debug else config.verify
-        _check_names("skip_patterns", config.skip_patterns, [pass_.name for pass_ in passes])
-        _check_names("include_patterns", config.include_patterns, [])  # no pattern exists yet
-        self._passes = [
+        self._more = more
+        patterns = [pass_.name for pass_ in more()]
+        known = [*(pass_.name for pass_ in passes), *patterns]
+        _check_names("skip_patterns", config.skip_patterns, known)
+        _check_names("include_patterns", config.include_patterns, patterns)
+        self._given = list(passes)
+        self._passes = self._wanted(ordered(passes))
+
+    def passes_for(self, unit: Unit) -> list[type[Pass]]:
+        """The passes that serve the unit's stage, in order."""
+        more = [
             pass_
-            for pass_ in ordered(passes)
+            for pass_ in self._more()
+            if not self._config.include_patterns or pass_.name in self._config.include_patterns
+        ]
+        passes = self._wanted(ordered([*self._given, *more])) if more else self._passes
+        return [pass_ for pass_ in passes if unit.stage in pass_.stages]
+
+    def _wanted(self, passes: Sequence[type[Pass]]) -> list[type[Pass]]:
+        config = self._config
+        return [
+            pass_
+            for pass_ in passes
             if pass_.level <= config.opt_level
             and pass_.name not in config.skip_patterns
             and pass_.enabled(config)
         ]
-
-    def passes_for(self, unit: Unit) -> list[type[Pass]]:
-        """The passes that serve the unit's stage, in order."""
-        return [pass_ for pass_ in self._passes if unit.stage in pass_.stages]
 
     def identity(self, unit: Unit) -> str:
         """The passes that serve a unit, for a cache key: names in order, and what they are made of.
@@ -164,7 +184,7 @@ def _run_pass(pass_: Pass, unit: Unit, hooks: Sequence[Hook], done: list[str]) -
 
 
 def _identity(pass_: type[Pass]) -> str:
-    name = f"{pass_.name}={pass_.__module__}.{pass_.__qualname__}"
+    name = f"{pass_.name}={pass_.__module__}.{pass_.__qualname__}{pass_.identity()}"
     if pass_.__module__.startswith("xpu_graph."):
         return name  # the digest of the package covers it
     try:
@@ -175,7 +195,7 @@ def _identity(pass_: type[Pass]) -> str:
 
 
 def ordered(passes: Sequence[type[Pass]]) -> list[type[Pass]]:
-    """Sort passes by phase, then by their ``after`` constraints, then by name.
+    """Sort passes by phase, their ``after`` constraints, their benefit, and by name.
 
     Raises:
         PassError: names repeat, or a constraint goes in a circle or names no pass of the phase.
@@ -186,7 +206,8 @@ def ordered(passes: Sequence[type[Pass]]) -> list[type[Pass]]:
         raise PassError(f"two passes are called {sorted(repeated)}")
     result: list[type[Pass]] = []
     for phase in Phase:
-        waiting = sorted((p for p in passes if p.phase == phase), key=lambda p: p.name)
+        here_first = sorted((p for p in passes if p.phase == phase), key=lambda p: p.name)
+        waiting = sorted(here_first, key=lambda p: -p.benefit)
         here = {pass_.name for pass_ in waiting}
         for pass_ in waiting:
             missing = [name for name in pass_.after if name not in here]

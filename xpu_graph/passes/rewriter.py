@@ -7,7 +7,6 @@ is sound for readers outside the pattern (outputs, aliases, mutations) is decide
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from torch import fx
 
 from xpu_graph import effects
 from xpu_graph import fx as graph_facts
+from xpu_graph.passes.changes import ChangeLog
 from xpu_graph.passes.drafts import Call, Draft, DraftRefused
 from xpu_graph.passes.memory import Memory, storages_in
 from xpu_graph.passes.odd_strides import OddStrides
@@ -53,13 +53,7 @@ class Rewriter:
         self.visiting: fx.Node | None = None
         self._allow = allow
         self._odd = OddStrides()
-        self._log: list[fx.Node] = list(self.graph.nodes)
-        self._start = len(self._log)
-        self._stamp: dict[fx.Node, int] = dict.fromkeys(self._log, 1)
-        self._by_target: dict[Any, list[tuple[int, fx.Node]]] = {}
-        for position, node in enumerate(self._log):
-            if node.op == "call_function":
-                self._by_target.setdefault(id(node.target), []).append((position, node))
+        self._changes = ChangeLog(self.graph)
 
     def continue_counts(self, earlier: Rewriter) -> None:
         """Count on from another rewriter of the same unit."""
@@ -70,45 +64,24 @@ class Rewriter:
 
     def is_alive(self, node: fx.Node) -> bool:
         """Whether the node is still in the graph."""
-        return node in self._stamp
+        return node in self._changes
 
     @property
     def clock(self) -> int:
         """A time that grows with every change; see ``touched_since``."""
-        return len(self._log)
+        return self._changes.clock
 
     def touched_since(self, clock: int) -> list[fx.Node]:
         """The nodes that were made, or whose neighbours changed, after a time; in graph order."""
-        if clock == 0:
-            return list(self.graph.nodes)
-        touched = dict.fromkeys(self._log[clock:])
-        return sorted(node for node in touched if node in self._stamp)
+        return self._changes.touched_since(clock)
 
     def calls_of(self, targets: Collection[Any], since: int) -> list[fx.Node]:
-        """The calls of some operators that were touched after a time; in graph order.
-
-        Args:
-            targets: the operators.
-            since: a time; 0 for all calls.
-        """
-        wanted = {id(target) for target in targets}
-        found: list[tuple[int, fx.Node]] = []
-        if since == 0:
-            for target, calls in self._by_target.items():
-                if target in wanted:
-                    found += [c for c in calls if c[1] in self._stamp and id(c[1].target) == target]
-            found.sort(key=operator.itemgetter(0))
-        known = [node for _, node in found]
-        touched = dict.fromkeys(self._log[max(since, self._start) :])
-        new = [n for n in touched if n in self._stamp and id(n.target) in wanted]
-        if since == 0 and new:
-            seen = set(known)
-            new = [node for node in new if node not in seen]
-        return sorted([*known, *new]) if new else known
+        """The calls of some operators that were touched after a time, 0 for all; in graph order."""
+        return self._changes.calls_of(targets, since)
 
     def is_touched_since(self, node: fx.Node, clock: int) -> bool:
         """Whether a node of the graph was touched after a time."""
-        return self._stamp[node] > clock
+        return self._changes.is_touched_since(node, clock)
 
     def is_written(self, node: fx.Node) -> bool:
         """Whether anything in the graph writes to memory that the node's value lives in."""
@@ -147,8 +120,9 @@ class Rewriter:
         Returns:
             Whether it was done. If not, the reason was recorded.
         """
-        moved = self._values_to_move(old, new.meta.get("val"), new, new.all_input_nodes, relayout)
-        if moved is None:
+        value = new.meta.get("val")
+        moved, reason = self._moved_values(old, value, new, new.all_input_nodes, relayout)
+        if not self._is_allowed(reason):
             return False
         self._substitute(old, new, moved)
         return True
@@ -195,28 +169,65 @@ class Rewriter:
         Returns:
             The last of the new nodes, or None where it was refused; the reason was then recorded.
         """
+        made = self.replace_several([old], lambda call: [build(call)], relayout=relayout)
+        return None if made is None else made[0]
+
+    def replace_several(
+        self,
+        olds: Sequence[fx.Node],
+        build: Callable[[Draft], Sequence[Call | fx.Node]],
+        *,
+        relayout: bool = False,
+    ) -> list[fx.Node] | None:
+        """Replace some nodes at once: all of them, or none.
+
+        Args:
+            olds: the nodes that go.
+            build: as for ``replace_with_calls``; returns one call for each of them.
+            relayout: see ``replace``.
+
+        Returns:
+            The nodes that took their places, or None where it was refused; the reason was then
+            recorded.
+        """
         draft = Draft(self.fake_mode)
         try:
-            result = build(draft)
-        except DraftRefused as reason:
-            self.refuse(str(reason))
+            results = build(draft)
+        except DraftRefused as refusal:
+            self.refuse(str(refusal))
             return None
-        is_view = set(storages_in(result.value)) <= set(self.memory.storages(old))
-        if not is_view and any(map(self.is_written, draft.read)):
-            self.refuse("a read would move across a write")
-            return None
-        moved = self._values_to_move(old, result.value, None, draft.read, relayout)
-        if moved is None:
+        first = min(olds)
+        reason = None
+        if len(olds) > 1:
+            reason = _why_not_together(results, draft, first)
+        moved: dict[fx.Node, Any] = {}
+        for old, result in zip(olds, results, strict=True):
+            if reason is None:
+                more, reason = self._may_become(old, result, draft, relayout)
+                moved.update(more)
+        if not self._is_allowed(reason):
             return None
         made: dict[Call, fx.Node] = {}
         for call in draft.calls:
             args, kwargs = draft.map((call.args, call.kwargs), lambda node: node, made.__getitem__)
-            made[call] = self._create(old, "call_function", call.target, args, kwargs, call.value)
-        new = made[result]
-        self._substitute(old, new, moved)
+            made[call] = self._create(first, "call_function", call.target, args, kwargs, call.value)
+        news = [result if isinstance(result, fx.Node) else made[result] for result in results]
+        for old, new in zip(olds, news, strict=True):
+            self._substitute(old, new, moved)
         for node in reversed(made.values()):
             self.erase_if_dead(node)
-        return new
+        return news
+
+    def _may_become(
+        self, old: fx.Node, result: Call | fx.Node, draft: Draft, relayout: bool
+    ) -> tuple[dict[fx.Node, Any], str | None]:
+        """What readers of a node will have in place of it, or why it stays as it is."""
+        if isinstance(result, fx.Node):
+            return self._moved_values(old, result.meta.get("val"), result, [result], relayout)
+        is_view = set(storages_in(result.value)) <= set(self.memory.storages(old))
+        if not is_view and any(map(self.is_written, draft.read)):
+            return {}, "a read would move across a write"
+        return self._moved_values(old, result.value, None, draft.read, relayout)
 
     def replace_with_constant(self, old: fx.Node, name: str, tensor: torch.Tensor) -> bool:
         """Replace a node by a tensor that the module owns under ``name``."""
@@ -225,8 +236,8 @@ class Rewriter:
             return False
         mode = self.fake_mode
         value = mode.from_tensor(tensor, static_shapes=True) if mode is not None else tensor
-        moved = self._values_to_move(old, value, None)
-        if moved is None:
+        moved, reason = self._moved_values(old, value, None)
+        if not self._is_allowed(reason):
             return False
         self.unit.gm.register_buffer(name, tensor, persistent=False)
         self._substitute(old, self._create(old, "get_attr", name, (), {}, value), moved)
@@ -245,19 +256,14 @@ class Rewriter:
         value = operand.meta["val"]
         readers = Readers(node, value, self.memory, self.fake_mode, relayout=False)
         reason = readers.follow()
-        if reason is None and not self._allow(self.unit, self.pass_name):
-            reason = "out of fuel"
-        if reason is not None:
-            self.refuse(reason)
+        if not self._is_allowed(reason):
             return False
         node.target = target
         for moved, fresh in {node: value, **readers.moved}.items():
             self.memory.set_value(moved, fresh)
         self._odd.follow((node, *readers.moved))
         self.memory.add_write(node, operand)
-        self.applied += 1
-        self.firings[self.pass_name] += 1
-        self._changed(node, operand, *node.users)
+        self._changes.touch(node, operand, *node.users)
         return True
 
     def erase(self, node: fx.Node, *, proven: bool = False) -> bool:
@@ -269,11 +275,8 @@ class Rewriter:
         """
         if node.users or not (proven or effects.is_removable(node)):
             return False
-        if not self._allow(self.unit, self.pass_name):
-            self.refuse("out of fuel")
+        if not self._is_allowed(None):
             return False
-        self.applied += 1
-        self.firings[self.pass_name] += 1
         self._erase(node)
         return True
 
@@ -290,22 +293,22 @@ class Rewriter:
             dead = pending.pop()
             inputs = dead.all_input_nodes
             self.graph.erase_node(dead)
-            del self._stamp[dead]
+            self._changes.drop(dead)
             self.memory.forget(dead)
             self._odd.forget(dead)
-            self._changed(*inputs)
+            self._changes.touch(*inputs)
             pending += [used for used in inputs if not used.users and effects.is_removable(used)]
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _values_to_move(
+    def _moved_values(
         self,
         old: fx.Node,
         value: Any,
         new: fx.Node | None,
         reads: Sequence[fx.Node] = (),
         relayout: bool = False,
-    ) -> dict[fx.Node, Any] | None:
+    ) -> tuple[dict[fx.Node, Any], str | None]:
         """Every check of a replacement of ``old``; touches nothing.
 
         Args:
@@ -316,18 +319,24 @@ class Rewriter:
             relayout: see ``replace``.
 
         Returns:
-            The fake values that readers of ``old`` will have, or None where it was refused.
+            The fake values that readers of ``old`` will have, and why it must not be.
         """
         readers = Readers(old, value, self.memory, self.fake_mode, relayout)
         reason = readers.why_not(new)
         if reason is None and self.memory.is_returned(old) and self._odd.may_differ(value, reads):
             reason = "a dimension of size 1 of an output may get another stride"
+        return readers.moved, reason
+
+    def _is_allowed(self, reason: str | None) -> bool:
+        """Count a rewrite that is about to be made, or a refusal."""
         if reason is None and not self._allow(self.unit, self.pass_name):
             reason = "out of fuel"
         if reason is not None:
             self.refuse(reason)
-            return None
-        return readers.moved
+            return False
+        self.applied += 1
+        self.firings[self.pass_name] += 1
+        return True
 
     def _create(
         self,
@@ -342,8 +351,7 @@ class Rewriter:
             node = self.graph.create_node(op, target, args, kwargs)
         node.meta["val"] = value
         graph_facts.inherit_provenance(node, old)
-        self._stamp[node] = 0
-        self._changed(node)
+        self._changes.add(node)
         self.memory.add(node)
         return node
 
@@ -354,13 +362,20 @@ class Rewriter:
         for node, value in moved.items():
             self.memory.set_value(node, value)
         self._odd.follow((new, *moved))
-        self.applied += 1
-        self.firings[self.pass_name] += 1
-        self._changed(new, *users, *old.all_input_nodes)
+        self._changes.touch(new, *users, *old.all_input_nodes)
         self.erase_if_dead(old)
 
-    def _changed(self, *nodes: fx.Node) -> None:
-        for node in nodes:
-            if node in self._stamp:
-                self._log.append(node)
-                self._stamp[node] = len(self._log)
+
+def _why_not_together(
+    results: Sequence[Call | fx.Node], draft: Draft, first: fx.Node
+) -> str | None:
+    """Why some values cannot take the places of others, of which one comes first."""
+    if any(node > first for node in draft.read):
+        return "one result is used before all that they are computed from is there"
+    seen: set[int | None] = set()
+    for result in results:
+        storages = storages_in(result.value if isinstance(result, Call) else result.meta["val"])
+        if not seen.isdisjoint(storages):
+            return "two results would share memory"
+        seen.update(storages)
+    return None

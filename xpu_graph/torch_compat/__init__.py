@@ -37,6 +37,7 @@ from xpu_graph.torch_compat.guards import (
 from xpu_graph.torch_compat.modes import (
     custom_operators_unchecked,
     fake_tracing,
+    functionalized,
     no_dispatch_modes,
 )
 
@@ -60,6 +61,7 @@ __all__ = [
     "foreach_copy",
     "forget_fake_results",
     "free_unbacked_symbols",
+    "functionalized",
     "guard_count",
     "has_symbolic_sizes",
     "input_name",

@@ -57,7 +57,9 @@ def inductor_compile(
         if "serialize method" not in str(error):
             raise
         return compile_copy(aot=False), None
-    return compiled, compiled.serialize
+    # Torch keeps no form of graphs with some operators: cond, loops, ordered effects.
+    has_form = compiled.inner_fn.compiled_fn.serialize is not None
+    return compiled, compiled.serialize if has_form else None
 
 
 def _let_saved_draws_be_traced() -> None:

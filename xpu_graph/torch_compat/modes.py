@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch._functorch._aot_autograd.runtime_wrappers import _AnalyzeCustomOpInputOutputMode
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.utils._python_dispatch import (
     _disable_current_modes,
     _get_current_dispatch_mode,
     _pop_mode_temporarily,
 )
+
+
+def functionalized(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function without writes, as AOTAutograd makes it; for tracing."""
+    return dispatch_functionalize(function)
 
 
 def no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:

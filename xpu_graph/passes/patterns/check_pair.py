@@ -1,0 +1,89 @@
+"""Whether a pattern and its replacement give the same, on the example inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from xpu_graph.errors import ConfigError
+from xpu_graph.torch_compat import FakeTensorMode
+
+
+def compare_on_examples(
+    function: Callable[..., Any],
+    replacement: Callable[..., Any],
+    examples: Sequence[Any],
+    where: str,
+    *,
+    numbers: bool,
+) -> None:
+    """Compute both functions, on fake tensors or on the examples themselves.
+
+    Args:
+        function: the pattern.
+        replacement: what is to take its place.
+        examples: what both are called with; none is changed.
+        where: begins the messages.
+        numbers: whether the numbers are computed, too, and must agree as ``torch.testing`` would
+            have it for their dtype.
+
+    Raises:
+        ConfigError: one cannot be computed, or they differ; says how.
+    """
+    mode = None if numbers else FakeTensorMode()
+    found, instead = (
+        _results(call, examples, mode, f"{where}: {what}")
+        for call, what in ((function, "the pattern"), (replacement, "the replacement"))
+    )
+    if len(found) != len(instead):
+        raise ConfigError(
+            f"{where}: the replacement gives {len(instead)} results, the pattern {len(found)}"
+        )
+    for position, (want, got) in enumerate(zip(found, instead, strict=True)):
+        if not isinstance(want, torch.Tensor) or not isinstance(got, torch.Tensor):
+            raise ConfigError(
+                f"{where}: result {position} is {got!r} in the replacement, {want!r} in the "
+                "pattern; only tensors can be replaced"
+            )
+        for name in ("dtype", "shape", "stride", "device"):
+            left, right = (getattr(value, name) for value in (got, want))
+            left, right = (left(), right()) if callable(left) else (left, right)
+            if left != right:
+                raise ConfigError(
+                    f"{where}: result {position} has {name} {left} in the replacement, "
+                    f"{right} in the pattern"
+                )
+        if numbers:
+            try:
+                torch.testing.assert_close(got, want, equal_nan=True)
+            except AssertionError as error:
+                raise ConfigError(
+                    f"{where}: result {position} of the replacement differs on the example inputs. "
+                    f"{error}"
+                ) from error
+
+
+def _results(
+    call: Callable[..., Any], examples: Sequence[Any], mode: FakeTensorMode | None, where: str
+) -> list[Any]:
+    def own(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return value.detach().clone() if mode is None else mode.from_tensor(value.detach())
+
+    arguments = [own(value) for value in examples]
+    try:
+        with torch.no_grad():
+            if mode is None:
+                returned = call(*arguments)
+            else:
+                with mode:
+                    returned = call(*arguments)
+    except Exception as error:  # it is the user's function: anything may come out of it
+        raise ConfigError(
+            f"{where} failed on the example inputs: {type(error).__name__}: {error}"
+        ) from error
+    return list(pytree.tree_leaves(returned))

@@ -1,0 +1,300 @@
+"""Finding a template in a graph: from a candidate for its root, backwards along the arguments."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from xpu_graph import effects
+from xpu_graph import fx as graph_facts
+from xpu_graph.fx import aten
+from xpu_graph.passes.patterns.template import (
+    Captured,
+    Template,
+    arguments_of,
+    is_size,
+    traced,
+)
+from xpu_graph.stage import Unit
+
+COMMUTATIVE = frozenset(
+    {
+        aten.add.Tensor,
+        aten.bitwise_and.Tensor,
+        aten.bitwise_or.Tensor,
+        aten.bitwise_xor.Tensor,
+        aten.eq.Tensor,
+        aten.logical_and.default,
+        aten.logical_or.default,
+        aten.logical_xor.default,
+        aten.maximum.default,
+        aten.minimum.default,
+        aten.mul.Tensor,
+        aten.ne.Tensor,
+    }
+)
+"""Operators of two tensors that may be found in either order; ``add`` where alpha is 1."""
+
+
+@dataclass
+class Match:
+    """What was found.
+
+    Attributes:
+        inputs: for each input the node, or the number, that stands there; None for other literals.
+        outputs: the nodes to replace, in the order of the template's outputs.
+        inner: the other calls that were matched.
+    """
+
+    inputs: list[Any]
+    outputs: list[fx.Node]
+    inner: list[fx.Node]
+
+
+@dataclass
+class _Binding:
+    """What is known so far of one attempt."""
+
+    nodes: dict[fx.Node, fx.Node] = field(default_factory=dict)
+    numbers: dict[int, Any] = field(default_factory=dict)
+    sizes: tuple[tuple[Any, Any], ...] = ()
+
+    def with_node(self, mine: fx.Node, theirs: fx.Node) -> _Binding:
+        return _Binding({**self.nodes, mine: theirs}, self.numbers, self.sizes)
+
+
+class Matcher:
+    """Looks for one template.
+
+    Args:
+        template: what to look for.
+        ignore_literals: whether any number fits where the template has one.
+    """
+
+    def __init__(self, template: Template, *, ignore_literals: bool = False) -> None:
+        self._template = template
+        self._ignore_literals = ignore_literals
+        self._calls = [node for node in template.calls if not is_size(node)]
+        self._inputs = {node: i for i, node in enumerate(template.inputs) if node is not None}
+        # the last output is the root; the others hang on what it has in common with them
+        self._roots = sorted(template.outputs, reverse=True)
+        self.nearest: tuple[int, str] = (0, "")
+
+    def find(self, candidate: fx.Node) -> Match | None:
+        """The match whose last output is a node; None if there is none."""
+        self.nearest = (0, "")
+        for binding in self._match(self._roots[0], candidate, _Binding()):
+            for whole in self._others(self._roots[1:], binding):
+                if self._sizes_agree(whole):
+                    return self._result(whole)
+        return None
+
+    # --- structure ----------------------------------------------------------------------------
+
+    def _match(self, mine: fx.Node, theirs: Any, known: _Binding) -> Iterator[_Binding]:
+        bound = known.nodes.get(mine)
+        if bound is not None:
+            if bound is theirs:
+                yield known
+            return
+        if not isinstance(theirs, fx.Node):
+            return
+        if mine in self._inputs:
+            if isinstance(theirs.meta.get("val"), torch.Tensor):
+                yield known.with_node(mine, theirs)
+            return
+        if theirs.op != "call_function" or theirs.target is not mine.target:
+            self._note(known, mine, theirs)
+            return
+        if theirs in known.nodes.values():
+            return  # two calls of a template are two nodes
+        own_args, own_kwargs = arguments_of(mine)
+        left, right = _named(mine, own_args, own_kwargs), _named(theirs, theirs.args, theirs.kwargs)
+        bound_here = known.with_node(mine, theirs)
+        found = False
+        for order in _orders(mine, left):
+            for binding in self._match_all(list(order), right, bound_here):
+                found = True
+                yield binding
+        if not found:
+            self._note(bound_here, mine, theirs)
+
+    def _match_all(
+        self, mine: Sequence[Any], theirs: Sequence[Any], known: _Binding
+    ) -> Iterator[_Binding]:
+        if len(mine) != len(theirs):
+            return
+        if not mine:
+            yield known
+            return
+        for binding in self._match_value(mine[0], theirs[0], known):
+            yield from self._match_all(mine[1:], theirs[1:], binding)
+
+    def _match_value(self, mine: Any, theirs: Any, known: _Binding) -> Iterator[_Binding]:
+        if isinstance(mine, fx.Node):
+            if is_size(mine):
+                yield _Binding(known.nodes, known.numbers, (*known.sizes, (mine, theirs)))
+            else:
+                yield from self._match(mine, theirs, known)
+        elif isinstance(mine, Captured):
+            yield from self._capture(mine.position, theirs, known)
+        elif isinstance(mine, (list, tuple)):
+            if isinstance(theirs, (list, tuple)):
+                yield from self._match_all(mine, theirs, known)
+        elif _is_number(mine) and _is_number(theirs):
+            if self._ignore_literals or _same_number(mine, theirs):
+                yield known
+        elif type(mine) is type(theirs) and mine == theirs:
+            yield known
+
+    def _capture(self, position: int, theirs: Any, known: _Binding) -> Iterator[_Binding]:
+        if not _is_number(theirs):
+            return
+        before = known.numbers.get(position)
+        if before is None:
+            yield _Binding(known.nodes, {**known.numbers, position: theirs}, known.sizes)
+        elif type(before) is type(theirs) and _same_number(before, theirs):
+            yield known
+
+    def _others(self, roots: Sequence[fx.Node], known: _Binding) -> Iterator[_Binding]:
+        """Match outputs that the root does not depend on, from what they share with it."""
+        if not roots:
+            yield known
+            return
+        root, *rest = roots
+        if root in known.nodes:
+            yield from self._others(rest, known)
+            return
+        for candidate in self._candidates(root, known):
+            for binding in self._match(root, candidate, known):
+                yield from self._others(rest, binding)
+
+    def _candidates(self, root: fx.Node, known: _Binding) -> list[fx.Node]:
+        """Nodes that may be an output: they are behind what is known of its arguments."""
+        path = [root]
+        while path[-1] not in known.nodes:
+            inputs = [n for n in path[-1].all_input_nodes if not is_size(n)]
+            if not inputs:
+                return []
+            path.append(next((n for n in inputs if n in known.nodes), inputs[0]))
+        reached = [known.nodes[path.pop()]]
+        while path:
+            target = path.pop().target
+            readers = dict.fromkeys(user for node in reached for user in node.users)
+            reached = [user for user in readers if user.target is target]
+        return reached
+
+    # --- sizes --------------------------------------------------------------------------------
+
+    def _sizes_agree(self, known: _Binding) -> bool:
+        return all(
+            graph_facts.same_size(
+                _value_of(mine, known.nodes),
+                theirs.meta.get("val") if isinstance(theirs, fx.Node) else theirs,
+            )
+            for mine, theirs in known.sizes
+        )
+
+    # --- telling ------------------------------------------------------------------------------
+
+    def _note(self, known: _Binding, mine: fx.Node, theirs: fx.Node) -> None:
+        """Remember the attempt that got furthest."""
+        bound = sum(node in known.nodes for node in self._calls)
+        if bound > self.nearest[0]:
+            found = theirs.target if theirs.op == "call_function" else f"an input ({theirs.op})"
+            wanted = f"{found} stands where {mine.target} should"
+            if theirs.target is mine.target:
+                wanted = f"{found} has other arguments"
+            self.nearest = (bound, wanted)
+
+    def _result(self, known: _Binding) -> Match:
+        inputs = [
+            known.nodes[node] if node is not None else known.numbers.get(position)
+            for position, node in enumerate(self._template.inputs)
+        ]
+        outputs = [known.nodes[node] for node in self._template.outputs]
+        inner = [known.nodes[n] for n in self._calls if known.nodes[n] not in outputs]
+        return Match(inputs, outputs, inner)
+
+
+def contains(
+    template: Template, function: Callable[..., Any], examples: Sequence[Any], where: str
+) -> bool:
+    """Whether a template is found in what a function computes on example inputs."""
+    matcher = Matcher(template)
+    graph = traced(function, examples, None, where).graph
+    return any(matcher.find(node) is not None for node in graph.nodes)
+
+
+def why_not_whole(match: Match, unit: Unit) -> str | None:
+    """Why what was found cannot be taken out of its graph; None if it can."""
+    rewriter = unit.rewriter
+    found = {*match.outputs, *match.inner}
+    for node in match.inner:
+        if any(user not in found for user in node.users):
+            return "something else reads a value inside"
+    if any(rewriter.is_written(node) for node in found):
+        return "something writes to a value inside"
+    if len({rewriter.section(node) for node in found}) > 1:
+        return "what was found lies on both sides of an operator with an effect"
+    if not all(map(effects.is_deterministic, found)):
+        return "a call inside has an effect"
+    return None
+
+
+def _named(node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """The arguments in the order of the schema, defaults filled in."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return list(args)
+    return [
+        args[i] if i < len(args) else kwargs.get(argument.name, argument.default_value)
+        for i, argument in enumerate(target._schema.arguments)
+    ]
+
+
+def _orders(node: fx.Node, args: list[Any]) -> Iterator[list[Any]]:
+    yield args
+    if node.target not in COMMUTATIVE or not isinstance(args[1], fx.Node):
+        return
+    if node.target is not aten.add.Tensor or args[2] == 1:
+        yield [args[1], args[0], *args[2:]]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _same_number(left: float, right: float) -> bool:
+    return left == right and math.copysign(1, left) == math.copysign(1, right)
+
+
+def _value_of(mine: Any, nodes: dict[fx.Node, fx.Node]) -> Any:
+    """A size that a template computes, in terms of what was found."""
+    if not isinstance(mine, fx.Node):
+        return mine
+    if mine in nodes:
+        return nodes[mine].meta["val"]
+    args = [_value_of(argument, nodes) for argument in mine.args]
+    if mine.target is aten.sym_size.int:
+        return args[0].shape[args[1]] if args[1] < args[0].dim() else None
+    if None in args:
+        return None
+    return _ARITHMETIC[mine.target](*args) if mine.target in _ARITHMETIC else None
+
+
+_ARITHMETIC: dict[Any, Any] = {
+    operator.add: operator.add,
+    operator.sub: operator.sub,
+    operator.mul: operator.mul,
+    operator.floordiv: operator.floordiv,
+    operator.mod: operator.mod,
+    operator.neg: operator.neg,
+}
+"""Arithmetic with sizes that is followed; it adds no guard."""
