@@ -61,6 +61,7 @@ class Contrastive(torch.nn.Module):
         self.encoder = encoder
 
     def forward(self, **tokens):
+        """The loss of one batch of pairs; the sentences of the second side follow the first."""
         hidden = self.encoder(**tokens).last_hidden_state
         mask = tokens["attention_mask"].unsqueeze(-1)
         vectors = functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1)

@@ -17,12 +17,16 @@ ARGUMENTS = {
     "02_training.py": ["--steps", "4"],
     "03_npu_ge_modes.py": ["--target", "cpu"],
     "05_npu_kv_cache_decode.py": ["--target", "cpu"],
+    "07_distributed_data_parallel.py": [],
 }
 SAYS = {
     "01_quickstart.py": "All 6 ways find the same pairs.",
     "02_training.py": "2 sides learn the same.",
     "03_npu_ge_modes.py": "On cpu everything agrees",
     "05_npu_kv_cache_decode.py": "6 steps on cpu agree",
+    "07_distributed_data_parallel.py": (
+        "Every rank has the same keys, and the losses are eager's."
+    ),
 }
 NPU_ONLY = ["04_npu_device_graph.py", "06_npu_compiler_alone.py"]
 
