@@ -62,7 +62,7 @@ def with_generator(wrap):
 
 
 def nonzero(x):
-    return (x > 0.3).nonzero() * 1, x[x > 0.3] + 0
+    return (x > 0.3).nonzero().squeeze(1) * 1, x[x > 0.3] + 0
 
 
 def item(x):
@@ -245,6 +245,7 @@ ROWS = (
         nonzero,
         (lambda: (numbers(6),), lambda: (numbers(9),)),
         around=capture_shapes,
+        inductor="works",
         graphs=2,
         dynamic=True,
     ),

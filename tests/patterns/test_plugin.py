@@ -193,7 +193,7 @@ LEFT = {
         "something else reads a value inside",
     ),
     "another operator": (
-        lambda x, y: (x.tan() + y).cos(),
+        lambda x, y: ((x.tan() + y).cos(), x.sin().abs()),
         "aten.tan.default stands where aten.sin.default should",
     ),
     "another number": (lambda x, y: torch.add(x.sin(), y, alpha=2).cos(), "found in part"),

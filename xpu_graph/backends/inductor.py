@@ -24,6 +24,7 @@ from typing_extensions import override
 
 from xpu_graph.artifact import SerializableArtifact
 from xpu_graph.backends.bodies import without_body_constants
+from xpu_graph.backends.sizes import with_own_operands
 from xpu_graph.errors import (
     BackendError,
     BackendUnavailable,
@@ -129,7 +130,7 @@ def inductor_compiler(
     """
     try:
         with recorded_kernels() as loaders:
-            traceable = without_body_constants(gm)
+            traceable = with_own_operands(without_body_constants(gm))
             compiled, serialize = inductor_compile(traceable, fake_inputs, _patches(options))
         libraries = {
             digest: pathlib.Path(kernel_path(loader)).read_bytes()

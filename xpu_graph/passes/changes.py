@@ -6,7 +6,7 @@ It is what lets a pass visit, from the second round on, only what was touched.
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from torch import fx
@@ -28,6 +28,9 @@ class ChangeLog:
         for position, node in enumerate(self._log):
             if node.op == "call_function":
                 self._by_target.setdefault(id(node.target), []).append((position, node))
+        self._added: set[int] = set()
+        self._numbers: set[tuple[int, float]] | None = None
+        self._readers: dict[int, tuple[int, dict[int | None, list[fx.Node]]]] = {}
 
     def __contains__(self, node: fx.Node) -> bool:
         return node in self._stamp
@@ -40,6 +43,9 @@ class ChangeLog:
     def add(self, node: fx.Node) -> None:
         """Note a new node."""
         self._stamp[node] = 0
+        self._added.add(id(node.target))
+        if self._numbers is not None:
+            self._numbers.update(_numbers_of(node))
         self.touch(node)
 
     def drop(self, node: fx.Node) -> None:
@@ -85,3 +91,44 @@ class ChangeLog:
             seen = set(known)
             new = [node for node in new if node not in seen]
         return sorted([*known, *new]) if new else known
+
+    def has_calls(
+        self, targets: Iterable[Any], with_numbers: Iterable[tuple[Any, float]] = ()
+    ) -> bool:
+        """Whether there is, or was, a call of each of some operators.
+
+        Args:
+            targets: the operators.
+            with_numbers: operators that must have been called with a number as an argument.
+        """
+        if not all(id(t) in self._by_target or id(t) in self._added for t in targets):
+            return False
+        if self._numbers is None:
+            self._numbers = {pair for node in self._graph.nodes for pair in _numbers_of(node)}
+        return all((id(target), number) in self._numbers for target, number in with_numbers)
+
+    def calls_reading(self, target: Any, operands: Collection[Any]) -> list[fx.Node]:
+        """The calls of an operator that read results of all of some others; in graph order.
+
+        Args:
+            target: the operator.
+            operands: the others.
+        """
+        clock, index = self._readers.get(id(target), (-1, {}))
+        if clock != self.clock:
+            index = {None: self.calls_of((target,), 0)}
+            for node in index[None]:
+                for read in {id(used.target) for used in node.all_input_nodes}:
+                    index.setdefault(read, []).append(node)
+            self._readers[id(target)] = (self.clock, index)
+        lists = [index.get(id(operand), []) for operand in operands]
+        if not lists:
+            return index[None]
+        smallest = min(lists, key=len)
+        return [node for node in smallest if all(node in others for others in lists)]
+
+
+def _numbers_of(node: fx.Node) -> Iterator[tuple[int, float]]:
+    for argument in node.args:
+        if isinstance(argument, (int, float)):
+            yield id(node.target), argument

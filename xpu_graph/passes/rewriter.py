@@ -8,7 +8,7 @@ is sound for readers outside the pattern (outputs, aliases, mutations) is decide
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -78,6 +78,16 @@ class Rewriter:
     def calls_of(self, targets: Collection[Any], since: int) -> list[fx.Node]:
         """The calls of some operators that were touched after a time, 0 for all; in graph order."""
         return self._changes.calls_of(targets, since)
+
+    def has_calls(
+        self, targets: Iterable[Any], with_numbers: Iterable[tuple[Any, float]] = ()
+    ) -> bool:
+        """Whether there is, or was, a call of each of some operators, and with some numbers."""
+        return self._changes.has_calls(targets, with_numbers)
+
+    def calls_reading(self, target: Any, operands: Collection[Any]) -> list[fx.Node]:
+        """The calls of an operator that read results of all of some others; in graph order."""
+        return self._changes.calls_reading(target, operands)
 
     def is_touched_since(self, node: fx.Node, clock: int) -> bool:
         """Whether a node of the graph was touched after a time."""

@@ -78,7 +78,7 @@ class Matcher:
     """
 
     def __init__(self, template: Template, *, ignore_literals: bool = False) -> None:
-        self._template = template
+        self.template = template
         self._ignore_literals = ignore_literals
         self._calls = [node for node in template.calls if not is_size(node)]
         self._inputs = {node: i for i, node in enumerate(template.inputs) if node is not None}
@@ -216,9 +216,9 @@ class Matcher:
     def _result(self, known: _Binding) -> Match:
         inputs = [
             known.nodes[node] if node is not None else known.numbers.get(position)
-            for position, node in enumerate(self._template.inputs)
+            for position, node in enumerate(self.template.inputs)
         ]
-        outputs = [known.nodes[node] for node in self._template.outputs]
+        outputs = [known.nodes[node] for node in self.template.outputs]
         inner = [known.nodes[n] for n in self._calls if known.nodes[n] not in outputs]
         return Match(inputs, outputs, inner)
 

@@ -74,10 +74,8 @@ class PatternPass(Pass):
 
     def __init__(self, config: XpuGraphConfig) -> None:
         super().__init__(config)
-        self._matchers: dict[Any, list[Matcher]] = {}
-        for template in self.pattern.templates:
-            matcher = Matcher(template, ignore_literals=self.pattern.ignore_literals)
-            self._matchers.setdefault(template.root, []).append(matcher)
+        ignore = self.pattern.ignore_literals
+        self._matchers = [Matcher(t, ignore_literals=ignore) for t in self.pattern.templates]
         self._seen_until = -1
 
     @override
@@ -98,24 +96,25 @@ class PatternPass(Pass):
         if rewriter.clock == self._seen_until:
             return False
         before = rewriter.applied
-        for node in rewriter.calls_of(list(self._matchers), 0):
-            if rewriter.is_alive(node):
-                rewriter.visiting = node
-                self._visit(node, unit)
+        for matcher in self._matchers:
+            numbers = () if self.pattern.ignore_literals else matcher.template.numbers
+            if rewriter.has_calls(matcher.template.targets, numbers):
+                self._look_for(matcher, unit)
         rewriter.visiting = None
         self._seen_until = rewriter.clock
         return rewriter.applied > before
 
-    def _visit(self, node: fx.Node, unit: Unit) -> None:
-        nearest = (0, "")
-        for matcher in self._matchers[node.target]:
+    def _look_for(self, matcher: Matcher, unit: Unit) -> None:
+        rewriter, template = unit.rewriter, matcher.template
+        for node in rewriter.calls_reading(template.root, template.operands):
+            if not rewriter.is_alive(node):
+                continue
+            rewriter.visiting = node
             match = matcher.find(node)
             if match is not None:
                 self._apply(match, unit)
-                return
-            nearest = max(nearest, matcher.nearest)
-        if nearest[0] > 1:
-            unit.rewriter.refuse(f"found in part: {nearest[1]}")
+            elif matcher.nearest[0] > 1:
+                rewriter.refuse(f"found in part: {matcher.nearest[1]}")
 
     def _apply(self, match: Match, unit: Unit) -> None:
         reason = why_not_whole(match, unit) or self._why_not(match)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -57,10 +58,34 @@ class Template:
     is_sequence: bool
     calls: list[fx.Node] = field(default_factory=list)
 
-    @property
+    @cached_property
     def root(self) -> Any:
         """The operator whose calls are candidates: that of the last output to be computed."""
         return max(self.outputs).target
+
+    @cached_property
+    def operands(self) -> list[Any]:
+        """The operators whose results the root reads."""
+        read = [node for node in max(self.outputs).all_input_nodes if not is_size(node)]
+        return list(dict.fromkeys(node.target for node in read if node.op == "call_function"))
+
+    @cached_property
+    def numbers(self) -> list[tuple[Any, float]]:
+        """Its operators with the numbers that they are called with, where these have no default."""
+        return [
+            (node.target, number)
+            for node in self.calls
+            if isinstance(node.target, torch._ops.OpOverload)
+            for number, argument in zip(
+                arguments_of(node)[0], node.target._schema.arguments, strict=False
+            )
+            if is_number(number) and not argument.has_default_value()
+        ]
+
+    @cached_property
+    def targets(self) -> list[Any]:
+        """All its operators; a graph that lacks one need not be looked through."""
+        return list(dict.fromkeys(node.target for node in self.calls if not is_size(node)))
 
 
 def is_number(value: object) -> bool:
