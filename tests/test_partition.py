@@ -156,6 +156,62 @@ def test_nothing_is_computed_in_place_before_the_cut(partition_fn):
     assert_same(got, want, bitwise=False, rtol=1e-5, atol=1e-6)
 
 
+OVERWRITTEN = {
+    "a copy of an input": lambda x, w: (x.clone() * w,),
+    "an input times 1": lambda x, w: (x * 1 * w,),
+    "one part of a cat": lambda x, w: (torch.cat([x]).sin() * w,),
+    "casts": lambda x, w: (x.double().float() * w,),
+    "a slice of a cat": lambda x, w: (torch.cat([x, x])[:3] * w,),
+    "what is returned, too": lambda x, w: ((y := x.sin()), x.sin() * w),
+    "a copy of what is returned": lambda x, w: ((y := x.sin()), y.clone() * w),
+    "a view of what is returned": lambda x, w: ((y := x.sin()).view(1, 3), (y * 1).view(3) * w),
+    "a derivative that is returned, too": lambda x, w: (w.detach().exp(), w.exp() * x.clone()),
+    "a choice": lambda x, w: (torch.where(torch.ones(3) > 0, x, w.detach()) * w,),
+}
+
+
+@pytest.mark.parametrize("partition_fn", ["DEFAULT", "MINCUT"])
+@pytest.mark.parametrize("function", OVERWRITTEN.values(), ids=OVERWRITTEN)
+def test_the_caller_may_write_between_forward_and_backward(function, partition_fn):
+    """Torch refuses what the program itself saved and was written to; what we read must not be."""
+
+    def differentiate(call):
+        x, w = torch.arange(1.0, 4), torch.arange(2.0, 5).requires_grad_()
+        outputs = call(x, w)
+        x.mul_(7)
+        for output in outputs[:-1]:
+            output.detach().zero_()
+        outputs[-1].sum().backward()
+        return w.grad
+
+    def of(made):
+        torch.compiler.reset()
+        try:
+            return differentiate(torch.compile(function, backend=made))
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)
+            return "refused"
+
+    plain = backend(opt_level="level0", partition_fn=partition_fn)
+    assert_same(of(backend(opt_level="level2", partition_fn=partition_fn)), of(plain))
+
+
+def test_random_numbers_that_are_drawn_again():
+    """What the partitioner puts in for that has no fake value of its own."""
+
+    def function(x):
+        return checkpoint(lambda x: torch.rand_like(x) * x.sin(), x, use_reentrant=False)
+
+    made = backend(opt_level="level2")
+    assert_same(
+        gradients(function, [(3,)], made),
+        gradients(function, [(3,)]),
+        bitwise=False,
+        rtol=1e-6,
+        atol=0,
+    )
+
+
 def test_level0_has_no_joint_stage():
     made = backend(opt_level="level0")
     gradients(torch.sin, [(3,)], made)

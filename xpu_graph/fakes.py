@@ -67,11 +67,15 @@ def refresh_values(graph: fx.Graph) -> None:
     tensor arithmetic afterwards, and gives the new nodes fake values of their own; the views of
     what they replaced keep the old memory. What copies a whole storage has the storage offset of
     its operand, which torch's cache of fake results forgets. Waiting for a collective gives the
-    very tensor that was waited for, where torch's fake value is a new one.
+    very tensor that was waited for, where torch's fake value is a new one. What a partitioner puts
+    in to draw the same random numbers again has no value.
     """
     mode = fake_mode_of(graph)
     for node in graph.nodes:
         target = node.target
+        if node.op == "call_function" and "val" not in node.meta:
+            node.meta["val"] = run_fake(node, mode)
+            continue
         if id(target) in _KEEP_OFFSET:
             given, value = (n.meta["val"].storage_offset() for n in (node.args[0], node))
             if not same_size(given, value):

@@ -51,12 +51,12 @@ def _pads_nothing(node: fx.Node, source: fx.Node, unit: Unit) -> bool:
 
 
 def _flips_nothing(node: fx.Node, source: fx.Node, unit: Unit) -> bool:
-    shape = source.meta["val"].shape
+    shape = source.meta["val"].shape or (1,)  # without dimensions, 0 and -1 are legal
     return all(graph_facts.same_size(shape[dim], 1) for dim in argument(node, "dims"))
 
 
 def _rolls_nothing(node: fx.Node, source: fx.Node, unit: Unit) -> bool:
-    shape, shifts = source.meta["val"].shape, argument(node, "shifts")
+    shape, shifts = source.meta["val"].shape or (1,), argument(node, "shifts")
     dims = argument(node, "dims") or range(0)
     if not all(type(shift) is int for shift in shifts):
         return False

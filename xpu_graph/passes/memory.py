@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -20,6 +20,8 @@ from xpu_graph import fx as graph_facts
 from xpu_graph.fx import aten
 from xpu_graph.torch_compat import storage_id
 
+_LATER = "the caller may write to that memory before the backward pass"
+
 
 class Memory:
     """Facts about the memory of one graph, kept up to date by the rewriter.
@@ -28,7 +30,8 @@ class Memory:
         outputs: how often the graph returns a node.
     """
 
-    def __init__(self, graph: fx.Graph) -> None:
+    def __init__(self, graph: fx.Graph, *, is_joint: bool = False) -> None:
+        self._is_joint = is_joint
         self._storages: dict[fx.Node, tuple[int | None, ...]] = {}
         self._kept: list[Any] = []
         self._owned_outside: set[int | None] = set()
@@ -121,6 +124,8 @@ class Memory:
             old_storage, new_storage = storage_id(before), storage_id(after)
             if old_storage == new_storage:
                 continue
+            if self._is_joint and self._is_seen_outside(new_storage):
+                return _LATER
             if any(isinstance(size, int) and size == 0 for size in before.shape):
                 return "an empty tensor may have other strides than its fake value"
             if old_storage in self._writes or new_storage in self._writes:
@@ -139,6 +144,23 @@ class Memory:
             if not _same_extent(before, after):
                 return "an output's memory would have another size"
         return None
+
+    def why_not_read(self, old: fx.Node, reads: Iterable[fx.Node]) -> str | None:
+        """Why what takes the place of a node must not read some others.
+
+        A joint graph is cut in two, and between its parts the caller may write to inputs and to
+        what forward returned. What is read of them then is what the program itself reads.
+        """
+        if not self._is_joint:
+            return None
+        known = {s for used in old.all_input_nodes for s in self.storages(used)}
+        for node in reads:
+            if any(s not in known and self._is_seen_outside(s) for s in self.storages(node)):
+                return _LATER
+        return None
+
+    def _is_seen_outside(self, storage: int | None) -> bool:
+        return storage in self._owned_outside or bool(self._returns[storage])
 
     def add(self, node: fx.Node) -> None:
         """Take in a node that is new in the graph and that nobody uses yet."""

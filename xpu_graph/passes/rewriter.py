@@ -21,7 +21,7 @@ from xpu_graph.passes.drafts import Call, Draft, DraftRefused
 from xpu_graph.passes.memory import Memory, storages_in
 from xpu_graph.passes.odd_strides import OddStrides
 from xpu_graph.passes.readers import Readers
-from xpu_graph.stage import Unit
+from xpu_graph.stage import Stage, Unit
 
 
 class Rewriter:
@@ -43,7 +43,7 @@ class Rewriter:
     ) -> None:
         self.unit = unit
         self.graph = unit.gm.graph
-        self.memory = Memory(self.graph)
+        self.memory = Memory(self.graph, is_joint=unit.stage is Stage.joint)
         self.fake_mode = graph_facts.fake_mode_of(self.graph)
         self.applied = 0
         self.firings: Counter[str] = Counter()
@@ -237,6 +237,9 @@ class Rewriter:
         is_view = set(storages_in(result.value)) <= set(self.memory.storages(old))
         if not is_view and any(map(self.is_written, draft.read)):
             return {}, "a read would move across a write"
+        later = self.memory.why_not_read(old, draft.read)
+        if later is not None:
+            return {}, later
         return self._moved_values(old, result.value, None, draft.read, relayout)
 
     def replace_with_constant(self, old: fx.Node, name: str, tensor: torch.Tensor) -> bool:
