@@ -162,7 +162,7 @@ OVERWRITTEN = {
     "one part of a cat": lambda x, w: (torch.cat([x]).sin() * w,),
     "casts": lambda x, w: (x.double().float() * w,),
     "a slice of a cat": lambda x, w: (torch.cat([x, x])[:3] * w,),
-    "what is returned, too": lambda x, w: ((y := x.sin()), x.sin() * w),
+    "what is returned, too": lambda x, w: (x.sin(), x.sin() * w),
     "a copy of what is returned": lambda x, w: ((y := x.sin()), y.clone() * w),
     "a view of what is returned": lambda x, w: ((y := x.sin()).view(1, 3), (y * 1).view(3) * w),
     "a derivative that is returned, too": lambda x, w: (w.detach().exp(), w.exp() * x.clone()),
