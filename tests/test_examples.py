@@ -18,6 +18,7 @@ ARGUMENTS = {
     "03_npu_ge_modes.py": ["--target", "cpu"],
     "05_npu_kv_cache_decode.py": ["--target", "cpu"],
     "07_distributed_data_parallel.py": [],
+    "08_plugin_pattern.py": [],
 }
 SAYS = {
     "01_quickstart.py": "All 6 ways find the same pairs.",
@@ -27,6 +28,7 @@ SAYS = {
     "07_distributed_data_parallel.py": (
         "Every rank has the same keys, and the losses are eager's."
     ),
+    "08_plugin_pattern.py": "found 3 times",
 }
 NPU_ONLY = ["04_npu_device_graph.py", "06_npu_compiler_alone.py"]
 
