@@ -196,6 +196,29 @@ def test_the_caller_may_write_between_forward_and_backward(function, partition_f
     assert_same(of(backend(opt_level="level2", partition_fn=partition_fn)), of(plain))
 
 
+READ_THEN_WRITTEN = {
+    "a buffer": lambda x, b: (x * b.sin(), b.mul_(2))[0],
+    "a view of it": lambda x, b: (x * b[1:].view(-1).sin().cos(), b.mul_(2))[0],
+    "in a chain": lambda x, b: (x * b[1:].exp().sin().tanh(), b.copy_(b.cos()))[0],
+    "after the write": lambda x, b: (b.mul_(2), x * b[:3].sin())[1],
+}
+
+
+@pytest.mark.parametrize("partition_fn", ["DEFAULT", "MINCUT"])
+@pytest.mark.parametrize("opt_level", ["level0", "level2"])
+@pytest.mark.parametrize("function", READ_THEN_WRITTEN.values(), ids=READ_THEN_WRITTEN)
+def test_what_forward_overwrites_is_not_read_again(function, opt_level, partition_fn):
+    size = 3 if function is READ_THEN_WRITTEN["a buffer"] else 4
+    sides = []
+    for made in (backend(partition_fn=partition_fn, opt_level=opt_level), None):
+        torch.compiler.reset()
+        x, buffer = leaf(3), torch.linspace(0.5, 1, size)
+        call = torch.compile(function, backend=made) if made else function
+        call(x, buffer).sum().backward()
+        sides.append((x.grad, buffer))
+    assert_same(*sides, bitwise=False, rtol=1e-6, atol=0)
+
+
 def test_random_numbers_that_are_drawn_again():
     """What the partitioner puts in for that has no fake value of its own."""
 
@@ -280,6 +303,6 @@ def test_a_partitioner_that_returns_something_else_is_told_apart(returned):
 
     cut_and_check = partitioner(XpuGraphConfig(partition_fn=cut), None, None, "graph")
     with pytest.raises(ConfigError, match=r"cut.* returned .*GraphModule, GraphModule"):
-        cut_and_check(None, [])
+        cut_and_check(torch.fx.symbolic_trace(lambda x: x.sin()), [])
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="returned"):
         gradients(torch.sin, [(3,)], backend(partition_fn=cut))

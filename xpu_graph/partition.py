@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
 
-from xpu_graph import torch_compat
+from xpu_graph import effects, torch_compat
 from xpu_graph.config import XpuGraphConfig, load_dotted_name
 from xpu_graph.errors import ConfigError
 from xpu_graph.fakes import refresh_values
-from xpu_graph.fx import placeholders
+from xpu_graph.fx import placeholders, storages_of
 from xpu_graph.stage import Stage, Unit
 
 Partition = Callable[..., Any]
@@ -43,6 +44,7 @@ def partitioner(
             fake_inputs = [node.meta["val"] for node in placeholders(joint.graph)]
             refresh_values(joint.graph)
             improve(Unit(Stage.joint, joint, fake_inputs, name=f"{name}_{Stage.joint.value}"))
+        _keep_what_is_overwritten(joint)
         made = cut(joint, inputs, **kwargs)
         if not _is_pair_of_graphs(made):
             raise ConfigError(
@@ -52,6 +54,27 @@ def partitioner(
         return made
 
     return partition
+
+
+def _keep_what_is_overwritten(joint: fx.GraphModule) -> None:
+    """Let what forward reads of memory that it writes to be saved, and not be computed again.
+
+    The min-cut partitioner does not look at writes; in backward it would read what was written.
+    """
+    written = {
+        storage
+        for node in joint.graph.nodes
+        if node.op == "call_function"
+        for argument in effects.written_args(node)
+        for storage in storages_of(argument)
+    }
+    if not written:
+        return
+    for node in joint.graph.nodes:
+        reads = {storage for used in node.all_input_nodes for storage in storages_of(used)}
+        is_view = not written.isdisjoint(storages_of(node))
+        if node.op == "call_function" and not is_view and not written.isdisjoint(reads):
+            node.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)
 
 
 def _cut(config: XpuGraphConfig, default: Partition | None) -> Partition:

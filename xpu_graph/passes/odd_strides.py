@@ -7,13 +7,16 @@ such a result is in doubt, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
 from xpu_graph import fx as graph_facts
+
+MAX_READERS = 64
+"""How many readers are looked at; it keeps the passes linear."""
 
 
 class OddStrides:
@@ -30,6 +33,19 @@ class OddStrides:
             reads: the nodes it is computed from.
         """
         return _has_size_one(value) and any(map(self._is_odd, reads))
+
+    def reach(self, node: fx.Node, is_returned: Callable[[fx.Node], bool]) -> bool:
+        """Whether doubt about a node's strides would come to an output."""
+        pending, seen = [node], {node}
+        while pending:
+            current = pending.pop()
+            if is_returned(current) or len(seen) > MAX_READERS:
+                return True
+            for user in current.users:
+                if user not in seen and any(map(_has_size_one, graph_facts.tensors_of(user))):
+                    seen.add(user)
+                    pending.append(user)
+        return False
 
     def follow(self, nodes: Iterable[fx.Node]) -> None:
         """Look at nodes again that have other values, or other readers."""

@@ -336,7 +336,8 @@ class Rewriter:
         """
         readers = Readers(old, value, self.memory, self.fake_mode, relayout)
         reason = readers.why_not(new)
-        if reason is None and self.memory.is_returned(old) and self._odd.may_differ(value, reads):
+        in_doubt = reason is None and self._odd.may_differ(value, reads)
+        if in_doubt and self._odd.reach(old, self.memory.is_returned):
             reason = "a dimension of size 1 of an output may get another stride"
         return readers.moved, reason
 
