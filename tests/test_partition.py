@@ -87,7 +87,7 @@ def test_what_forward_and_backward_have_in_common_is_computed_once():
     assert calls(seen[Stage.joint]).count("aten.sigmoid.default") == 1
 
 
-def test_a_constant_folded_in_the_joint_graph_reaches_both_parts():
+def test_constants_are_folded_in_both_parts():
     def function(x):
         table = torch.arange(4.0) * 3 + 1
         return (x * table).sin() * table
@@ -216,6 +216,30 @@ def test_what_forward_overwrites_is_not_read_again(function, opt_level, partitio
         call = torch.compile(function, backend=made) if made else function
         call(x, buffer).sum().backward()
         sides.append((x.grad, buffer))
+    assert_same(*sides, bitwise=False, rtol=1e-6, atol=0)
+
+
+DETACHED = {
+    "a view": lambda x: ((h := x.sin()).flatten().detach(), h.unsqueeze(0)),
+    "after another": lambda x: ((h := x.sin()).unsqueeze(0), h.flatten().detach()),
+    "of an output": lambda x: ((h := x.sin()).flatten().detach(), h),
+    "itself": lambda x: ((h := x.sin()).detach(), h),
+    "a part": lambda x: ((h := x.sin())[0].detach(), h, x * 2),
+    "a view of it": lambda x: ((h := x.sin()).detach()[1:], h.t()),
+    "an input": lambda x: (x.detach(), x * 2),
+}
+
+
+@pytest.mark.parametrize("partition_fn", ["DEFAULT", "MINCUT"])
+@pytest.mark.parametrize("function", DETACHED.values(), ids=DETACHED)
+def test_detached_outputs_stay_detached(function, partition_fn):
+    sides = []
+    for made in (backend(partition_fn=partition_fn, opt_level="level2"), None):
+        torch.compiler.reset()
+        x = leaf(3, 3)
+        outputs = (torch.compile(function, backend=made) if made else function)(x)
+        sum(o.sum() for o in outputs if o.requires_grad).backward()
+        sides.append(([o.requires_grad for o in outputs], x.grad))
     assert_same(*sides, bitwise=False, rtol=1e-6, atol=0)
 
 

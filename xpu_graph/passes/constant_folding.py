@@ -6,8 +6,9 @@ Only the last constant of a chain is kept. Frozen parameters are not folded here
 and ``constant_split.py`` moves what depends on them into a graph of its own.
 
 Left alone: random operators, results that leave the graph (every call must return a fresh tensor),
-symbolic sizes, operators of no argument on their own (a ``full`` is cheaper made than stored), and
-results larger than ``fold_limit_bytes`` and than what they are made from.
+joint graphs (AOTAutograd copies what is cut from one, and cannot copy our tensors then; the parts
+are folded), symbolic sizes, operators of no argument on their own (a ``full`` is cheaper made than
+stored), and results larger than ``fold_limit_bytes`` and than what they are made from.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from torch import fx
 from typing_extensions import override
 
 from xpu_graph.config import XpuGraphConfig
-from xpu_graph.passes.base import Pass, Phase
+from xpu_graph.passes.base import ATEN_STAGES, Pass, Phase
 from xpu_graph.passes.constants import ConstantMap, evaluate
-from xpu_graph.stage import Unit
+from xpu_graph.stage import Stage, Unit
 
 
 class ConstantFolding(Pass):
     """Replaces the last node of each constant chain by a tensor the module owns."""
 
     name = "constant_folding"
+    stages = ATEN_STAGES - {Stage.joint}
     phase = Phase.fold
 
     def __init__(self, config: XpuGraphConfig) -> None:

@@ -145,6 +145,20 @@ class Memory:
                 return "an output's memory would have another size"
         return None
 
+    def returns_view_of(self, node: fx.Node) -> bool:
+        """Whether an output is the node, or a view of it."""
+        pending, seen = [node], {node}
+        while pending:
+            current = pending.pop()
+            if self.outputs[current]:
+                return True
+            for user in current.users:
+                shares = not set(self._storages[user]).isdisjoint(self._storages[node])
+                if user not in seen and shares:
+                    seen.add(user)
+                    pending.append(user)
+        return False
+
     def why_not_read(self, old: fx.Node, reads: Iterable[fx.Node]) -> str | None:
         """Why what takes the place of a node must not read some others.
 

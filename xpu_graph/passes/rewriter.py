@@ -16,6 +16,7 @@ from torch import fx
 
 from xpu_graph import effects
 from xpu_graph import fx as graph_facts
+from xpu_graph.fx import aten
 from xpu_graph.passes.changes import ChangeLog
 from xpu_graph.passes.drafts import Call, Draft, DraftRefused
 from xpu_graph.passes.memory import Memory, storages_in
@@ -336,10 +337,23 @@ class Rewriter:
         """
         readers = Readers(old, value, self.memory, self.fake_mode, relayout)
         reason = readers.why_not(new)
+        if reason is None and self._is_detached_output(old):
+            reason = "an output is detached from what it is a view of"
         in_doubt = reason is None and self._odd.may_differ(value, reads)
         if in_doubt and self._odd.reach(old, self.memory.is_returned):
             reason = "a dimension of size 1 of an output may get another stride"
         return readers.moved, reason
+
+    def _is_detached_output(self, node: fx.Node) -> bool:
+        """Whether it is the node that keeps an output from having a gradient.
+
+        Where two outputs are views of one memory, autograd takes one for a view of the other.
+        """
+        return (
+            self.unit.stage in (Stage.joint, Stage.forward)
+            and node.target is aten.detach.default
+            and self.memory.returns_view_of(node)
+        )
 
     def _is_allowed(self, reason: str | None) -> bool:
         """Count a rewrite that is about to be made, or a refusal."""
