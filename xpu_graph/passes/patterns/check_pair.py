@@ -1,7 +1,8 @@
-"""Whether a pattern and its replacement give the same, on the example inputs."""
+"""Whether a pattern and its replacement fit together, and give the same on the example inputs."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -64,6 +65,54 @@ def compare_on_examples(
                     f"{where}: result {position} of the replacement differs on the example inputs. "
                     f"{error}"
                 ) from error
+
+
+def check_signatures(
+    function: Callable[..., Any],
+    replacement: Callable[..., Any],
+    checks: Sequence[Callable[..., bool]],
+    examples: Sequence[Any],
+    where: str,
+) -> None:
+    """Whether a pattern, its replacement, its checks and the example inputs fit together.
+
+    Args:
+        function: the pattern.
+        replacement: of the same parameters, by name; or an operator.
+        checks: of as many parameters.
+        examples: one an argument, a tensor among them.
+        where: begins the messages.
+
+    Raises:
+        ConfigError: they do not; says what was given and what was expected.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if any(parameter.kind in variadic for parameter in parameters):
+        raise ConfigError(f"{where} takes *args or **kwargs; name its parameters")
+    names = [parameter.name for parameter in parameters]
+    if not isinstance(examples, (list, tuple)) or len(examples) != len(names):
+        raise ConfigError(
+            f"{where}: example_inputs gives {examples!r}, and the function takes "
+            f"{len(names)} arguments: {', '.join(names)}"
+        )
+    if not any(isinstance(value, torch.Tensor) for value in examples):
+        raise ConfigError(f"{where}: no tensor is among the example inputs")
+    for other, what in ((replacement, "the replacement"), *((c, "an extra check") for c in checks)):
+        if isinstance(other, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+            continue  # it is called with what stands at the inputs, and says itself what it lacks
+        theirs = list(inspect.signature(other).parameters)
+        if len(theirs) != len(names) or (what == "the replacement" and theirs != names):
+            raise ConfigError(
+                f"{where}: {what} {name_of(other)} takes ({', '.join(theirs)}), "
+                f"the pattern ({', '.join(names)})"
+            )
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The name that a function's patterns have: ``module-function``."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}-{named.__qualname__}"
 
 
 def _results(

@@ -25,7 +25,7 @@ from xpu_graph.config import XpuGraphConfig
 from xpu_graph.errors import ConfigError, NotCacheable, PassError
 from xpu_graph.identity import identity_text
 from xpu_graph.passes.base import Pass
-from xpu_graph.passes.patterns.check_pair import compare_on_examples
+from xpu_graph.passes.patterns.check_pair import check_signatures, compare_on_examples, name_of
 from xpu_graph.passes.patterns.match import contains
 from xpu_graph.passes.patterns.pattern import Condition, Pattern, PatternPass, pass_of
 from xpu_graph.passes.patterns.template import is_number, templates_of
@@ -88,7 +88,7 @@ def register_plugin_pattern(
         postfix,
         ignore_literal,
         verify,
-        _name_of(eager_func),
+        name_of(eager_func),
     )
 
 
@@ -137,7 +137,7 @@ def register_this_as_plugin_pattern(
             postfix,
             ignore_literal,
             verify,
-            _name_of(function),
+            name_of(function),
         )
         return function
 
@@ -156,14 +156,14 @@ def register_this_as_pattern_constraint(function: _F) -> _F:
     with _lock:
         if not _last or _last[0] not in _functions:
             raise ConfigError(
-                f"register_this_as_pattern_constraint: {_name_of(function)} is for the pattern "
+                f"register_this_as_pattern_constraint: {name_of(function)} is for the pattern "
                 "that was registered last, and there is none"
             )
         pattern = _last[0]
     expected = inspect.signature(_functions[pattern][1]).parameters
     if list(inspect.signature(function).parameters) != list(expected):
         raise ConfigError(
-            f"register_this_as_pattern_constraint: {_name_of(function)} takes "
+            f"register_this_as_pattern_constraint: {name_of(function)} takes "
             f"{inspect.signature(function)}, the pattern {pattern.name!r} {list(expected)}"
         )
     pattern.pattern.conditions.append(_condition(function, pattern.name))
@@ -187,7 +187,7 @@ def deregister_plugin_patterns(
         raise ConfigError(
             f"deregister_plugin_patterns takes a function or its name, not {func_or_func_name!r}"
         )
-    name = func_or_func_name if isinstance(func_or_func_name, str) else _name_of(func_or_func_name)
+    name = func_or_func_name if isinstance(func_or_func_name, str) else name_of(func_or_func_name)
     only = None if target is None else Target(target)
     with _lock:
         for pattern in list(_registered):
@@ -231,7 +231,7 @@ def _register(
         )
     only = Target(target)
     checks = [extra_checks] if callable(extra_checks) else list(extra_checks or ())
-    _check_signatures(function, replacement, checks, examples, where)
+    check_signatures(function, replacement, checks, examples, where)
     templates = templates_of(function, examples, _simplify, where)
     compare_on_examples(function, replacement, examples, where, numbers=verify)
     if any(contains(found, replacement, examples, where) for found in templates):
@@ -266,36 +266,6 @@ def _register(
         _last[:] = [made]
 
 
-def _check_signatures(
-    function: Callable[..., Any],
-    replacement: Callable[..., Any],
-    checks: Sequence[Callable[..., bool]],
-    examples: Sequence[Any],
-    where: str,
-) -> None:
-    parameters = list(inspect.signature(function).parameters.values())
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    if any(parameter.kind in variadic for parameter in parameters):
-        raise ConfigError(f"{where} takes *args or **kwargs; name its parameters")
-    names = [parameter.name for parameter in parameters]
-    if not isinstance(examples, (list, tuple)) or len(examples) != len(names):
-        raise ConfigError(
-            f"{where}: example_inputs gives {examples!r}, and the function takes "
-            f"{len(names)} arguments: {', '.join(names)}"
-        )
-    if not any(isinstance(value, torch.Tensor) for value in examples):
-        raise ConfigError(f"{where}: no tensor is among the example inputs")
-    for other, what in ((replacement, "the replacement"), *((c, "an extra check") for c in checks)):
-        if isinstance(other, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-            continue  # it is called with what stands at the inputs, and says itself what it lacks
-        theirs = list(inspect.signature(other).parameters)
-        if len(theirs) != len(names) or (what == "the replacement" and theirs != names):
-            raise ConfigError(
-                f"{where}: {what} {_name_of(other)} takes ({', '.join(theirs)}), "
-                f"the pattern ({', '.join(names)})"
-            )
-
-
 def _with_fewer(
     function: Callable[..., Any], fewer: Callable[..., tuple[Sequence[Any], dict[str, Any]]]
 ) -> Callable[..., Any]:
@@ -315,10 +285,10 @@ def _condition(check: Callable[..., bool], name: str) -> Condition:
         fits = check(*values)
         if not isinstance(fits, bool):
             raise PassError(
-                f"the check {_name_of(check)} of pattern {name!r} returned {fits!r}; it says True "
+                f"the check {name_of(check)} of pattern {name!r} returned {fits!r}; it says True "
                 "where the pattern applies, and False where it does not"
             )
-        return None if fits else f"{_name_of(check)} says no"
+        return None if fits else f"{name_of(check)} says no"
 
     return condition
 
@@ -338,11 +308,6 @@ def _described(examples: Sequence[Any]) -> list[str]:
         f"{value.dtype} {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
         for value in examples
     ]
-
-
-def _name_of(function: Callable[..., Any]) -> str:
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}-{named.__qualname__}"
 
 
 def _simplify(unit: Any) -> None:

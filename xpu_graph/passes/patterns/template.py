@@ -75,7 +75,7 @@ class Template:
         return [
             (node.target, number)
             for node in self.calls
-            if isinstance(node.target, torch._ops.OpOverload)
+            if isinstance(node.target, torch._ops.OpOverload) and not is_size(node)
             for number, argument in zip(
                 arguments_of(node)[0], node.target._schema.arguments, strict=False
             )
