@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from xpu_graph import effects
 from xpu_graph import fx as graph_facts
+from xpu_graph.fx import aten
 from xpu_graph.stage import Unit
 from xpu_graph.torch_compat import no_dispatch_modes
 
@@ -99,6 +100,7 @@ class ConstantMap:
         leaves = pytree.tree_leaves(node.meta.get("val"))
         if (
             not tensors
+            or node.target is aten._efficientzerotensor.default  # its products are +0, always
             or len(tensors) != len(leaves)
             or not effects.is_deterministic(node)
             or not all(graph_facts.is_static(tensor) for tensor in tensors)
