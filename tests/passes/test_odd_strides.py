@@ -21,6 +21,8 @@ CHAINS = {
     "a view in between": lambda x: x.sin().t().cos().t().clone(),
     "two operands": lambda x: torch.where(x > 1, x.sin(), x.cos()).add(0.0).clone(),
     "a cast that is read": lambda x: (x > 0).unsqueeze(0).sum(0, True) * 2.0,
+    "a fill": lambda x: (torch.ones_like(x), torch.zeros_like(x)[:1], torch.zeros_like(x) + 1),
+    "a part of a fill": lambda x: torch.full_like(x, 3.0).chunk(2)[0],
     "a scan": lambda x: (x > 0).unsqueeze(0).cumsum(0).exp().float(),
     "a sum that keeps the dimension": lambda x: (x.sin().cumsum(0) + 0).clone(),
     "a read of what was replaced": lambda x: x.sin().clone().clone().cos().clone(),

@@ -339,7 +339,7 @@ class Rewriter:
         reason = readers.why_not(new)
         if reason is None and self._is_detached_output(old):
             reason = "an output is detached from what it is a view of"
-        in_doubt = reason is None and self._odd.may_differ(value, reads)
+        in_doubt = reason is None and self._odd.may_differ(value, [*reads, *old.all_input_nodes])
         if in_doubt and self._odd.reach(old, self.memory.is_returned):
             reason = "a dimension of size 1 of an output may get another stride"
         return readers.moved, reason
