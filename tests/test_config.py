@@ -62,6 +62,9 @@ def test_every_field_has_a_check_and_a_description():
         assert f"\n        {name}: " in XpuGraphConfig.__doc__
 
 
+NAMED = "functorch.compile.default_partition"
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -154,7 +157,7 @@ def test_a_dump_dir_may_start_at_home(monkeypatch, tmp_path):
         ("dump_dir", pathlib.Path("a", "b"), os.path.join("a", "b")),  # noqa: PTH118
         ("cache_wait_s", 3, 3.0),
         ("partition_fn", "DEFAULT", "DEFAULT"),
-        ("partition_fn", "os.path.join", "os.path.join"),
+        ("partition_fn", NAMED, NAMED),
         ("partition_fn", own_partitioner, own_partitioner),
         ("enable_interceptor", "rtol=1e-3", "rtol=1e-3"),
     ],

@@ -13,6 +13,7 @@ STEPS = 10
 OPTIMISERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
     "sgd foreach": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, foreach=True),
+    "sgd fused": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, fused=True),
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, foreach=False),
     "adamw foreach": lambda p: torch.optim.AdamW(p, lr=0.01, foreach=True),
     "adamw fused": lambda p: torch.optim.AdamW(p, lr=0.01, fused=True),
