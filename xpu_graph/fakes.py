@@ -73,7 +73,7 @@ def refresh_values(graph: fx.Graph) -> None:
     mode = fake_mode_of(graph)
     for node in graph.nodes:
         target = node.target
-        if node.op == "call_function" and "val" not in node.meta:
+        if target is _DRAW_AGAIN and "val" not in node.meta:
             node.meta["val"] = run_fake(node, mode)
             continue
         if id(target) in _KEEP_OFFSET:
@@ -92,6 +92,8 @@ def refresh_values(graph: fx.Graph) -> None:
         if not sources.issuperset(storages_of(node)):
             node.meta["val"] = run_fake(node, mode)
 
+
+_DRAW_AGAIN = torch.ops.higher_order.run_with_rng_state
 
 _KEEP_OFFSET = {
     id(operator)
