@@ -124,8 +124,9 @@ class Memory:
             old_storage, new_storage = storage_id(before), storage_id(after)
             if old_storage == new_storage:
                 continue
-            seen = map(self._is_seen_outside, (old_storage, new_storage))
-            if self._is_joint and any(seen):
+            if self._is_joint and (
+                self._is_seen_outside(old_storage) or self._is_seen_outside(new_storage)
+            ):
                 return _LATER
             if any(isinstance(size, int) and size == 0 for size in before.shape):
                 return "an empty tensor may have other strides than its fake value"
