@@ -3,6 +3,7 @@ import torch
 from torch.nn import functional
 
 from xpu_graph.passes.canonicalize_views import CanonicalizeViews
+from xpu_graph.passes.dead_code import DeadCode
 from xpu_graph.passes.sink_views import SinkViews
 from xpu_graph.testing import assert_same, capture, run_passes
 
@@ -34,6 +35,7 @@ FIRES = {
     "scalar": lambda x, w: linear(x, w) * 2.0,
     "cast": lambda x, w: linear(x, w).to(torch.float64),
     "clamp": lambda x, w: linear(x, w).clamp(min=0.0),
+    "one tensor twice": lambda x, w: squared(linear(x, w)),
 }
 
 
@@ -70,9 +72,10 @@ def test_a_chain_sinks_until_the_next_product(dynamic):
 
 STAYS = {
     "no product": lambda x, w: x.sin().view(-1).cos(),
-    "two tensors": lambda x, w: linear(x, w) + w.sum(),
+    "a tensor that is no such view": lambda x, w: linear(x, w) + w.sum(),
+    "views of two shapes": lambda x, w: linear(x, w) * (x[0] @ w).view(1, 3, 6),
+    "views of two products": lambda x, w: linear(x, w) + (x.view(3, 2, 8) @ w).view(2, 3, 6)[:, :1],
     "random": lambda x, w: functional.dropout(linear(x, w), 0.5, True),
-    "one tensor twice": lambda x, w: squared(linear(x, w)),
     "a product is no pointwise operator": lambda x, w: linear(x, w).sum(-1),
 }
 
@@ -81,6 +84,26 @@ STAYS = {
 def test_left_alone(function):
     unit = capture(function, torch.randn(2, 3, 8), WEIGHT)[0]
     assert "sink_views" not in run_passes([SinkViews], unit, opt_level="level2").applied
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_two_views_meet_in_a_binary_operator(dynamic):
+    def gated(x, w, v):
+        return functional.silu(linear(x, w)) * linear(x, v)
+
+    done, calls = run(gated, torch.randn(2, 3, 8), WEIGHT, WEIGHT.flip(0), dynamic=dynamic)
+    assert done.applied["sink_views"] == 2
+    assert calls[-2:] == ["aten.mul.Tensor", "aten.view.default"]
+
+
+def test_a_formula_of_one_product_ends_in_one_view():
+    def gelu(x, w):
+        y = linear(x, w)
+        return 0.5 * y * (1.0 + torch.tanh(0.79788456 * (y + 0.044715 * torch.pow(y, 3.0))))
+
+    _, calls = run(gelu, torch.randn(2, 3, 8), WEIGHT, passes=(SinkViews, DeadCode))
+    assert [call for call in calls if "view" in call][1:] == ["aten.view.default"]
+    assert calls[-1] == "aten.view.default"
 
 
 def test_not_at_level1():

@@ -1,6 +1,7 @@
 """Views sink below pointwise operators, so that these follow what they can be fused with.
 
-    gelu(view(addmm(...), s))    ->    view(gelu(addmm(...)), s)
+    gelu(view(addmm(...), s))                  ->    view(gelu(addmm(...)), s)
+    mul(view(silu(mm(...)), s), view(mm(...), s))    ->    view(mul(silu(mm(...)), mm(...)), s)
 
 A linear layer on more than two dimensions is a product of two matrices between two views; what is
 computed from each element alone then comes next to the product, and the view meets the next one.
@@ -9,11 +10,15 @@ Only the results of products sink their views, and the pointwise operators that 
 after another. Level 2: the operator sees other sizes, and may treat other elements in its vector
 registers and its scalar rest.
 
-Left alone: operators of several tensors, random ones, views of anything else, and copies that say
-which strides the result is to have.
+Left alone: operators of several tensors that are not all such views, or whose views are of
+different shapes; random operators, views of anything else, and copies that say which strides the
+result is to have.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import fx
@@ -21,7 +26,7 @@ from typing_extensions import override
 
 from xpu_graph import effects
 from xpu_graph.config import OptLevel, XpuGraphConfig
-from xpu_graph.fx import aten
+from xpu_graph.fx import aten, same_size
 from xpu_graph.passes.base import RewritePass
 from xpu_graph.passes.drafts import Call, Draft
 from xpu_graph.stage import Unit
@@ -43,29 +48,54 @@ class SinkViews(RewritePass):
 
     @override
     def visit(self, node: fx.Node, unit: Unit) -> None:
-        source = node.args[0]
-        if not isinstance(source, fx.Node):
-            return
-        if source.target not in _PRODUCTS and source not in self._sources:
+        if self._source(node) is None:
             return
         for user in list(node.users):
-            if _is_unary_pointwise(user) and user.args[0] is node:
-                self._sink(node, source, user, unit)
+            if unit.rewriter.is_alive(user) and _is_pointwise(user):
+                self._sink(node, user, unit)
 
-    def _sink(self, view: fx.Node, source: fx.Node, user: fx.Node, unit: Unit) -> None:
+    def _source(self, view: Any) -> fx.Node | None:
+        """What a view is of, where that is something whose views sink."""
+        if not isinstance(view, fx.Node) or view.target not in _VIEWS:
+            return None
+        source = view.args[0]
+        if not isinstance(source, fx.Node):
+            return None
+        return source if source.target in _PRODUCTS or source in self._sources else None
+
+    def _sink(self, view: fx.Node, user: fx.Node, unit: Unit) -> None:
+        sources: dict[fx.Node, fx.Node] = {}
+        for operand in user.all_input_nodes:
+            source = self._source(operand)
+            if source is None:
+                return
+            sources[operand] = source
+        if len(sources) > 1 and not _are_alike(view, sources):
+            return
+
         def below(call: Draft) -> Call:
-            result = call(user.target, source, *user.args[1:], **user.kwargs)
-            return call(aten.view.default, result, view.args[1])
+            args, kwargs = fx.map_arg((user.args, user.kwargs), sources.__getitem__)
+            return call(aten.view.default, call(user.target, *args, **kwargs), view.args[1])
 
         sunk = unit.rewriter.replace_with_calls(user, below)
         if sunk is not None and isinstance(sunk.args[0], fx.Node):
             self._sources.add(sunk.args[0])
 
 
-def _is_unary_pointwise(node: fx.Node) -> bool:
-    """Whether each element of the result is made from the same element of one tensor."""
+def _are_alike(view: fx.Node, sources: Mapping[fx.Node, fx.Node]) -> bool:
+    """Whether several views are of one shape, and what they are of is of one shape."""
+
+    def same(left: fx.Node, right: fx.Node) -> bool:
+        shapes = left.meta["val"].shape, right.meta["val"].shape
+        return len(shapes[0]) == len(shapes[1]) and all(map(same_size, *shapes))
+
+    return all(same(view, other) and same(sources[view], sources[other]) for other in sources)
+
+
+def _is_pointwise(node: fx.Node) -> bool:
+    """Whether each element of the result is made from the same element of each tensor."""
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or len(node.all_input_nodes) != 1:
+    if not isinstance(target, torch._ops.OpOverload):
         return False
     if target is aten._to_copy.default:
         return node.kwargs.get("memory_format") is None
@@ -75,5 +105,4 @@ def _is_unary_pointwise(node: fx.Node) -> bool:
         and bool(node.args)
         and isinstance(node.args[0], fx.Node)
         and isinstance(node.meta.get("val"), torch.Tensor)
-        and sum(argument is node.args[0] for argument in node.args) == 1
     )
