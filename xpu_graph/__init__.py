@@ -42,8 +42,11 @@ if TYPE_CHECKING:
         deregister_plugin_patterns,
         enable_plugin_patterns,
         register_plugin_pattern,
+        register_structure,
         register_this_as_pattern_constraint,
         register_this_as_plugin_pattern,
+        register_this_as_structure,
+        unregister_structure,
     )
     from xpu_graph.stage import FxStage, Stage
     from xpu_graph.target import OptLevel, Target
@@ -81,7 +84,10 @@ _HOME = {
     "recent_reports": "debug.report",
     "register_plugin_pattern": "passes.patterns",
     "register_this_as_pattern_constraint": "passes.patterns",
+    "register_structure": "passes.patterns",
     "register_this_as_plugin_pattern": "passes.patterns",
+    "register_this_as_structure": "passes.patterns",
+    "unregister_structure": "passes.patterns",
     "vendor_compiler": "backends",
     "xpu_graph_backend": "backend",
 }
@@ -117,8 +123,11 @@ __all__ = [
     "npu_compiler",
     "recent_reports",
     "register_plugin_pattern",
+    "register_structure",
     "register_this_as_pattern_constraint",
     "register_this_as_plugin_pattern",
+    "register_this_as_structure",
+    "unregister_structure",
     "vendor_compiler",
     "xpu_graph_backend",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
@@ -40,7 +41,7 @@ from xpu_graph.folded import FoldedArtifact
 from xpu_graph.fx import shallow_copy
 from xpu_graph.keeper import Keeper
 from xpu_graph.passes import DEFAULT_PASSES, Pipeline, split_constant_part
-from xpu_graph.passes.patterns import plugin_patterns
+from xpu_graph.passes.patterns import patterns_for
 from xpu_graph.runtime import boxed_entry, named_errors
 from xpu_graph.stage import Stage, Unit
 
@@ -101,7 +102,8 @@ class XpuGraph:
         self.cache = cache if cache is not None else default_cache()
         self.reports: deque[CompileReport] = deque(maxlen=KEPT_REPORTS)
         self.counts: Counter[str] = Counter()
-        self._pipeline = Pipeline(DEFAULT_PASSES, self.config, plugin_patterns)
+        patterns = functools.partial(patterns_for, self.config.target)
+        self._pipeline = Pipeline(DEFAULT_PASSES, self.config, patterns)
         self._tolerances = parse_tolerances(self.config.enable_interceptor)
         self._fuel = Fuel(self.config.fuel) if self.config.fuel is not None else None
         self._frozen: weakref.WeakSet[FoldedArtifact] = weakref.WeakSet()

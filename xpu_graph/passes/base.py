@@ -48,6 +48,7 @@ class Pass(ABC):
         phase: when in a round it runs.
         after: names of passes of the same phase that must have run before it.
         benefit: within a phase, what has more of it runs earlier.
+        priority: the same for passes of one benefit.
     """
 
     name: ClassVar[str]
@@ -56,6 +57,7 @@ class Pass(ABC):
     phase: ClassVar[Phase] = Phase.simplify
     after: ClassVar[tuple[str, ...]] = ()
     benefit: ClassVar[int] = 0
+    priority: ClassVar[int] = 0
 
     def __init__(self, config: XpuGraphConfig) -> None:
         self.config = config

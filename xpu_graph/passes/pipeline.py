@@ -61,7 +61,7 @@ class Pipeline:
             for pass_ in self._more()
             if not self._config.include_patterns or pass_.name in self._config.include_patterns
         ]
-        passes = self._wanted(ordered([*self._given, *more])) if more else self._passes
+        passes = ordered(self._wanted([*self._given, *more])) if more else self._passes
         return [pass_ for pass_ in passes if unit.stage in pass_.stages]
 
     def _wanted(self, passes: Sequence[type[Pass]]) -> list[type[Pass]]:
@@ -195,7 +195,7 @@ def _identity(pass_: type[Pass]) -> str:
 
 
 def ordered(passes: Sequence[type[Pass]]) -> list[type[Pass]]:
-    """Sort passes by phase, their ``after`` constraints, their benefit, and by name.
+    """Sort passes by phase, their ``after`` constraints, their benefit and priority, and by name.
 
     Raises:
         PassError: names repeat, or a constraint goes in a circle or names no pass of the phase.
@@ -207,7 +207,7 @@ def ordered(passes: Sequence[type[Pass]]) -> list[type[Pass]]:
     result: list[type[Pass]] = []
     for phase in Phase:
         here_first = sorted((p for p in passes if p.phase == phase), key=lambda p: p.name)
-        waiting = sorted(here_first, key=lambda p: -p.benefit)
+        waiting = sorted(here_first, key=lambda p: (-p.benefit, -p.priority))
         here = {pass_.name for pass_ in waiting}
         for pass_ in waiting:
             missing = [name for name in pass_.after if name not in here]

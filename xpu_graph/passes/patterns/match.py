@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import fx
+from typing_extensions import override
 
-from xpu_graph import effects
 from xpu_graph import fx as graph_facts
 from xpu_graph.fx import aten
+from xpu_graph.passes.patterns.shape import Match, Shape
 from xpu_graph.passes.patterns.template import (
     Captured,
     Template,
@@ -21,7 +22,9 @@ from xpu_graph.passes.patterns.template import (
     is_size,
     traced,
 )
-from xpu_graph.stage import Unit
+from xpu_graph.passes.patterns.words import ANY, WORDS, casted, either, reshaped
+from xpu_graph.passes.rewriter import Rewriter
+from xpu_graph.passes.uniform import CASTS
 
 COMMUTATIVE = frozenset(
     {
@@ -43,33 +46,22 @@ COMMUTATIVE = frozenset(
 
 
 @dataclass
-class Match:
-    """What was found.
-
-    Attributes:
-        inputs: for each input the node, or the number, that stands there; None for other literals.
-        outputs: the nodes to replace, in the order of the template's outputs.
-        inner: the other calls that were matched.
-    """
-
-    inputs: list[Any]
-    outputs: list[fx.Node]
-    inner: list[fx.Node]
-
-
-@dataclass
 class _Binding:
     """What is known so far of one attempt."""
 
-    nodes: dict[fx.Node, fx.Node] = field(default_factory=dict)
+    nodes: dict[fx.Node, Any] = field(default_factory=dict)
     numbers: dict[int, Any] = field(default_factory=dict)
     sizes: tuple[tuple[Any, Any], ...] = ()
+    passed: tuple[fx.Node, ...] = ()
+    """Casts and reshapes that were seen through."""
+    words: dict[fx.Node, Any] = field(default_factory=dict)
+    """What stands for outputs that are words."""
 
-    def with_node(self, mine: fx.Node, theirs: fx.Node) -> _Binding:
-        return _Binding({**self.nodes, mine: theirs}, self.numbers, self.sizes)
+    def with_node(self, mine: fx.Node, theirs: Any) -> _Binding:
+        return replace(self, nodes={**self.nodes, mine: theirs})
 
 
-class Matcher:
+class Matcher(Shape):
     """Looks for one template.
 
     Args:
@@ -79,35 +71,44 @@ class Matcher:
 
     def __init__(self, template: Template, *, ignore_literals: bool = False) -> None:
         self.template = template
-        self._ignore_literals = ignore_literals
-        self._calls = [node for node in template.calls if not is_size(node)]
+        self._any_number = ignore_literals
+        self._calls = [n for n in template.calls if not is_size(n) and n.target not in WORDS]
         self._inputs = {node: i for i, node in enumerate(template.inputs) if node is not None}
         # the last output is the root; the others hang on what it has in common with them
         self._roots = sorted(template.outputs, reverse=True)
-        self.nearest: tuple[int, str] = (0, "")
 
-    def find(self, candidate: fx.Node) -> Match | None:
-        """The match whose last output is a node; None if there is none."""
+    @override
+    def candidates(self, rewriter: Rewriter) -> Iterable[fx.Node]:
+        template = self.template
+        if not rewriter.has_calls(template.targets, () if self._any_number else template.numbers):
+            return ()
+        if len(template.roots) > 1:
+            return rewriter.calls_of(template.roots, 0)
+        return rewriter.calls_reading(template.roots[0], template.operands)
+
+    @override
+    def find(self, candidate: fx.Node) -> Iterator[Match]:
         self.nearest = (0, "")
         for binding in self._match(self._roots[0], candidate, _Binding()):
             for whole in self._others(self._roots[1:], binding):
                 if self._sizes_agree(whole):
-                    return self._result(whole)
-        return None
+                    yield self.result(whole)
 
     # --- structure ----------------------------------------------------------------------------
 
     def _match(self, mine: fx.Node, theirs: Any, known: _Binding) -> Iterator[_Binding]:
-        bound = known.nodes.get(mine)
-        if bound is not None:
-            if bound is theirs:
+        if mine in known.nodes:
+            if _same(known.nodes[mine], theirs):
                 yield known
             return
-        if not isinstance(theirs, fx.Node):
+        if mine.target in WORDS:
+            yield from self._match_word(mine, theirs, known)
             return
         if mine in self._inputs:
-            if isinstance(theirs.meta.get("val"), torch.Tensor):
+            if self.template.is_open or _is_tensor(theirs):
                 yield known.with_node(mine, theirs)
+            return
+        if not isinstance(theirs, fx.Node):
             return
         if theirs.op != "call_function" or theirs.target is not mine.target:
             self._note(known, mine, theirs)
@@ -125,6 +126,21 @@ class Matcher:
         if not found:
             self._note(bound_here, mine, theirs)
 
+    def _match_word(self, mine: fx.Node, theirs: Any, known: _Binding) -> Iterator[_Binding]:
+        if mine in self._roots and mine not in known.words:
+            known = replace(known, words={**known.words, mine: theirs})
+        if mine.target is either:
+            for way in mine.args:
+                yield from self._match_value(way, theirs, known)
+            return
+        if isinstance(theirs, fx.Node) and _is_passed(mine.target, theirs):
+            beyond = replace(known, passed=(*known.passed, theirs))
+            yield from self._match_word(mine, theirs.args[0], beyond)
+            if mine.target is casted:
+                yield from self._match_value(mine.args[0], theirs.args[0], beyond)
+        if mine.target is not casted:
+            yield from self._match_value(mine.args[0], theirs, known)
+
     def _match_all(
         self, mine: Sequence[Any], theirs: Sequence[Any], known: _Binding
     ) -> Iterator[_Binding]:
@@ -137,9 +153,11 @@ class Matcher:
             yield from self._match_all(mine[1:], theirs[1:], binding)
 
     def _match_value(self, mine: Any, theirs: Any, known: _Binding) -> Iterator[_Binding]:
-        if isinstance(mine, fx.Node):
+        if mine is ANY:
+            yield known
+        elif isinstance(mine, fx.Node):
             if is_size(mine):
-                yield _Binding(known.nodes, known.numbers, (*known.sizes, (mine, theirs)))
+                yield replace(known, sizes=(*known.sizes, (mine, theirs)))
             else:
                 yield from self._match(mine, theirs, known)
         elif isinstance(mine, Captured):
@@ -148,7 +166,7 @@ class Matcher:
             if isinstance(theirs, (list, tuple)):
                 yield from self._match_all(mine, theirs, known)
         elif _is_number(mine) and _is_number(theirs):
-            if self._ignore_literals or _same_number(mine, theirs):
+            if self._any_number or _same_number(mine, theirs):
                 yield known
         elif type(mine) is type(theirs) and mine == theirs:
             yield known
@@ -158,7 +176,7 @@ class Matcher:
             return
         before = known.numbers.get(position)
         if before is None:
-            yield _Binding(known.nodes, {**known.numbers, position: theirs}, known.sizes)
+            yield replace(known, numbers={**known.numbers, position: theirs})
         elif type(before) is type(theirs) and _same_number(before, theirs):
             yield known
 
@@ -168,7 +186,7 @@ class Matcher:
             yield known
             return
         root, *rest = roots
-        if root in known.nodes:
+        if root in known.nodes or root in known.words:
             yield from self._others(rest, known)
             return
         for candidate in self._candidates(root, known):
@@ -213,14 +231,16 @@ class Matcher:
                 wanted = f"{found} has other arguments"
             self.nearest = (bound, wanted)
 
-    def _result(self, known: _Binding) -> Match:
+    def result(self, known: _Binding) -> Match:
+        """The match that a binding is."""
         inputs = [
-            known.nodes[node] if node is not None else known.numbers.get(position)
+            known.nodes.get(node) if node is not None else known.numbers.get(position)
             for position, node in enumerate(self.template.inputs)
         ]
-        outputs = [known.nodes[node] for node in self.template.outputs]
-        inner = [known.nodes[n] for n in self._calls if known.nodes[n] not in outputs]
-        return Match(inputs, outputs, inner)
+        outputs = [{**known.nodes, **known.words}[node] for node in self.template.outputs]
+        calls = [known.nodes[node] for node in self._calls if node in known.nodes]
+        inner = dict.fromkeys(node for node in (*calls, *known.passed) if node not in outputs)
+        return Match(inputs, outputs, list(inner))
 
 
 def contains(
@@ -229,23 +249,7 @@ def contains(
     """Whether a template is found in what a function computes on example inputs."""
     matcher = Matcher(template)
     graph = traced(function, examples, None, where).graph
-    return any(matcher.find(node) is not None for node in graph.nodes)
-
-
-def why_not_whole(match: Match, unit: Unit) -> str | None:
-    """Why what was found cannot be taken out of its graph; None if it can."""
-    rewriter = unit.rewriter
-    found = {*match.outputs, *match.inner}
-    for node in match.inner:
-        if any(user not in found for user in node.users):
-            return "something else reads a value inside"
-    if any(rewriter.is_written(node) for node in found):
-        return "something writes to a value inside"
-    if len({rewriter.section(node) for node in found}) > 1:
-        return "what was found lies on both sides of an operator with an effect"
-    if not all(map(effects.is_deterministic, found)):
-        return "a call inside has an effect"
-    return None
+    return any(any(True for _ in matcher.find(node)) for node in graph.nodes)
 
 
 def _named(node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
@@ -265,6 +269,47 @@ def _orders(node: fx.Node, args: list[Any]) -> Iterator[list[Any]]:
         return
     if node.target is not aten.add.Tensor or args[2] == 1:
         yield [args[1], args[0], *args[2:]]
+
+
+def _is_tensor(found: Any) -> bool:
+    return isinstance(found, fx.Node) and isinstance(found.meta.get("val"), torch.Tensor)
+
+
+def _is_passed(word: Any, node: fx.Node) -> bool:
+    """Whether a word of a form lets a call stand in between."""
+    if word is reshaped:
+        return node.target in SAME_ORDER
+    if node.target not in CASTS:
+        return False
+    value, read = node.meta["val"], node.all_input_nodes[0].meta["val"]
+    return value.device == read.device and all(v.is_floating_point() for v in (value, read))
+
+
+SAME_ORDER = frozenset(
+    {
+        aten._reshape_alias.default,
+        aten._unsafe_view.default,
+        aten.clone.default,
+        aten.reshape.default,
+        aten.squeeze.default,
+        aten.squeeze.dim,
+        aten.squeeze.dims,
+        aten.unsqueeze.default,
+        aten.view.default,
+    }
+)
+"""Operators that keep all elements, and their order."""
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Whether what stands at two places is one thing."""
+    if isinstance(left, fx.Node) or isinstance(right, fx.Node):
+        return left is right
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if _is_number(left) and _is_number(right):
+        return _same_number(left, right)
+    return type(left) is type(right) and bool(left == right)
 
 
 def _is_number(value: object) -> bool:

@@ -1,6 +1,6 @@
 """A declared pattern, and the pass that applies one.
 
-A pattern is a shape (a traced function), conditions and a replacement. It never touches the graph:
+A pattern is a shape, conditions and a replacement. It never touches the graph:
 ``PatternPass`` finds it, asks the conditions, and lets the rewriter make the change, which checks
 what it checks for every pass.
 """
@@ -16,17 +16,18 @@ from torch import fx
 from typing_extensions import override
 
 from xpu_graph.config import OptLevel, XpuGraphConfig
-from xpu_graph.errors import NotCacheable, PassError
+from xpu_graph.errors import NotCacheable
+from xpu_graph.fx import aten
 from xpu_graph.passes.base import Pass, Phase
-from xpu_graph.passes.drafts import FAKE_ERRORS, Call, Draft, DraftRefused
-from xpu_graph.passes.patterns.match import Match, Matcher, why_not_whole
-from xpu_graph.passes.patterns.template import Template, pure_graph, writes
+from xpu_graph.passes.drafts import Call, Draft, DraftRefused
+from xpu_graph.passes.patterns.replacement import Replacements
+from xpu_graph.passes.patterns.shape import Match, Shape, why_not_whole
+from xpu_graph.passes.rewriter import Rewriter
 from xpu_graph.stage import Stage, Unit
 from xpu_graph.target import Target
-from xpu_graph.torch_compat import NeedsGuard, refused_guards
 
 Condition = Callable[..., str | None]
-"""Given what stands at each input, fake tensors and numbers: why it does not fit, or None."""
+"""Given what stands at each input, fake tensors and literals: why it does not fit, or None."""
 
 
 @dataclass(eq=False)
@@ -35,7 +36,7 @@ class Pattern:
 
     Attributes:
         name: its handle in reports, dumps and ``skip_patterns``.
-        templates: the forms it is looked for in.
+        shapes: makes what it is looked for in, special before general, for one graph.
         replacement: a function of the pattern's inputs, with its outputs.
         identity: one text for equal patterns, the same in every process; None where there is none.
         conditions: all of them must fit.
@@ -43,12 +44,15 @@ class Pattern:
         level: the lowest level it is used at.
         stages: the stages it is looked for in.
         benefit: patterns of more benefit come first.
+        priority: the same among patterns of one benefit.
         literals: values of the inputs that are neither tensors nor captured, by position.
-        ignore_literals: whether any number fits where the pattern has one.
+        converts: whether results in other strides are taken, which what reads them then follows,
+            and results in a wider dtype, which are cast.
+        wanted: whether a configuration wants it at all.
     """
 
     name: str
-    templates: Sequence[Template]
+    shapes: Callable[[], Sequence[Shape]]
     replacement: Callable[..., Any]
     identity: str | None
     conditions: list[Condition] = field(default_factory=list)
@@ -56,8 +60,10 @@ class Pattern:
     level: OptLevel = OptLevel.level1
     stages: frozenset[Stage] = frozenset({Stage.inference})
     benefit: int = 0
+    priority: int = 0
     literals: dict[int, Any] = field(default_factory=dict)
-    ignore_literals: bool = False
+    converts: bool = False
+    wanted: Callable[[XpuGraphConfig], bool] = lambda config: True
 
 
 class PatternPass(Pass):
@@ -74,14 +80,14 @@ class PatternPass(Pass):
 
     def __init__(self, config: XpuGraphConfig) -> None:
         super().__init__(config)
-        ignore = self.pattern.ignore_literals
-        self._matchers = [Matcher(t, ignore_literals=ignore) for t in self.pattern.templates]
+        self._shapes = self.pattern.shapes()
+        self._traced = Replacements(self.pattern.name, self.pattern.replacement)
         self._seen_until = -1
 
     @override
     @classmethod
     def enabled(cls, config: XpuGraphConfig) -> bool:
-        return cls.pattern.target in (None, config.target)
+        return cls.pattern.target in (None, config.target) and cls.pattern.wanted(config)
 
     @override
     @classmethod
@@ -96,32 +102,31 @@ class PatternPass(Pass):
         if rewriter.clock == self._seen_until:
             return False
         before = rewriter.applied
-        for matcher in self._matchers:
-            numbers = () if self.pattern.ignore_literals else matcher.template.numbers
-            if rewriter.has_calls(matcher.template.targets, numbers):
-                self._look_for(matcher, unit)
+        for shape in self._shapes:
+            for node in shape.candidates(rewriter):
+                if rewriter.is_alive(node):
+                    rewriter.visiting = node
+                    self._visit(node, shape, rewriter)
         rewriter.visiting = None
         self._seen_until = rewriter.clock
         return rewriter.applied > before
 
-    def _look_for(self, matcher: Matcher, unit: Unit) -> None:
-        rewriter, template = unit.rewriter, matcher.template
-        for node in rewriter.calls_reading(template.root, template.operands):
-            if not rewriter.is_alive(node):
-                continue
-            rewriter.visiting = node
-            match = matcher.find(node)
-            if match is not None:
-                self._apply(match, unit)
-            elif matcher.nearest[0] > 1:
-                rewriter.refuse(f"found in part: {matcher.nearest[1]}")
-
-    def _apply(self, match: Match, unit: Unit) -> None:
-        reason = why_not_whole(match, unit) or self._why_not(match)
-        if reason is not None:
-            unit.rewriter.refuse(reason)
-            return
-        unit.rewriter.replace_several(match.outputs, lambda draft: self._build(match, draft, unit))
+    def _visit(self, node: fx.Node, shape: Shape, rewriter: Rewriter) -> None:
+        reasons = []
+        for match in shape.find(node):
+            reason = why_not_whole(match, rewriter) or self._why_not(match, rewriter)
+            if reason is None:
+                rewriter.replace_several(
+                    match.outputs,
+                    lambda draft, match=match: self._build(match, draft),  # type: ignore[misc]
+                    relayout=self.pattern.converts,
+                )
+                return
+            reasons.append(reason)
+        if reasons:
+            rewriter.refuse(reasons[0])
+        elif shape.nearest[0] > 1:
+            rewriter.refuse(f"found in part: {shape.nearest[1]}")
 
     def _given(self, match: Match) -> list[Any]:
         """What stands at each input: nodes, numbers and other literals."""
@@ -130,24 +135,28 @@ class PatternPass(Pass):
             for position, found in enumerate(match.inputs)
         ]
 
-    def _why_not(self, match: Match) -> str | None:
-        values = [g.meta["val"] if isinstance(g, fx.Node) else g for g in self._given(match)]
+    def _why_not(self, match: Match, rewriter: Rewriter) -> str | None:
+        if not self.pattern.conditions:
+            return None
+        values = fx.map_arg(self._given(match), lambda node: node.meta["val"])
+        if match.call is not None:
+            try:
+                values = [*self._traced.operands(match.call, values, rewriter.fake_mode)]
+            except DraftRefused as refusal:
+                return str(refusal)
         for condition in self.pattern.conditions:
             reason = condition(*values)
             if reason is not None:
                 return reason
         return None
 
-    def _build(self, match: Match, draft: Draft, unit: Unit) -> list[Call | fx.Node]:
+    def _build(self, match: Match, draft: Draft) -> list[Call | fx.Node]:
         given = self._given(match)
-        nodes = [value for value in given if isinstance(value, fx.Node)]
-        graph = self._traced(given, unit)
+        nodes: list[fx.Node] = []
+        fx.map_arg(given, nodes.append)
+        graph = self._traced.graph(given, match.call, draft.fake_mode)
         made: dict[fx.Node, Any] = dict(zip(graph.find_nodes(op="placeholder"), nodes, strict=True))
         for node in graph.nodes:
-            if node.op == "get_attr":
-                raise DraftRefused("the replacement holds a tensor of its own")
-            if writes(node):
-                raise DraftRefused(f"the replacement calls {node.target}, which writes")
             if node.op == "call_function":
                 args, kwargs = fx.map_arg((node.args, node.kwargs), made.__getitem__)
                 made[node] = draft(node.target, *args, **kwargs)
@@ -160,33 +169,25 @@ class PatternPass(Pass):
             )
         if not all(isinstance(result, fx.Node) for result in results):
             raise DraftRefused("the replacement gives something that is no tensor")
-        return [made[result] for result in results]
+        built = [made[result] for result in results]
+        if {call.target for call in draft.calls} == {
+            node.target for node in (*match.outputs, *match.inner)
+        }:
+            raise DraftRefused("it is computed in this way already")
+        if not self.pattern.converts:
+            return built
+        return [_cast(result, old, draft) for result, old in zip(built, match.outputs, strict=True)]
 
-    def _traced(self, given: list[Any], unit: Unit) -> fx.Graph:
-        """The graph of the replacement, for what stands at the inputs."""
-        places = [i for i, value in enumerate(given) if isinstance(value, fx.Node)]
 
-        def of_tensors(*tensors: torch.Tensor) -> Any:
-            arguments = list(given)
-            for place, tensor in zip(places, tensors, strict=True):
-                arguments[place] = tensor
-            return self.pattern.replacement(*arguments)
-
-        fakes = [given[place].meta["val"] for place in places]
-        mode = unit.rewriter.fake_mode
-        assert mode is not None
-        try:
-            with mode, refused_guards(mode), torch.no_grad():
-                gm = pure_graph(of_tensors, fakes)
-        except NeedsGuard as error:
-            raise DraftRefused("it would need a guard on a size") from error
-        except FAKE_ERRORS as error:
-            raise PassError(
-                f"the replacement of pattern {self.name!r} failed on what was found, "
-                f"{[tuple(fake.shape) for fake in fakes]}: {type(error).__name__}: {error}"
-            ) from error
-        gm.graph.eliminate_dead_code()
-        return gm.graph
+def _cast(result: Call | fx.Node, old: fx.Node, draft: Draft) -> Call | fx.Node:
+    """A result in the dtype that was found; as it is where that would be wider."""
+    value = result.value if isinstance(result, Call) else result.meta["val"]
+    wanted = old.meta["val"].dtype
+    if value.dtype == wanted or not (value.is_floating_point() and wanted.is_floating_point):
+        return result
+    if torch.finfo(value.dtype).bits < torch.finfo(wanted).bits:
+        return result
+    return draft(aten._to_copy.default, result, dtype=wanted)
 
 
 def pass_of(pattern: Pattern) -> type[PatternPass]:
@@ -197,6 +198,7 @@ def pass_of(pattern: Pattern) -> type[PatternPass]:
         "level": pattern.level,
         "stages": pattern.stages,
         "benefit": pattern.benefit,
+        "priority": pattern.priority,
         "__doc__": f"Applies the pattern {pattern.name!r}.",
     }
     return type("PatternPass", (PatternPass,), attributes)

@@ -26,7 +26,7 @@ from xpu_graph.errors import ConfigError, NotCacheable, PassError
 from xpu_graph.identity import identity_text
 from xpu_graph.passes.base import Pass
 from xpu_graph.passes.patterns.check_pair import check_signatures, compare_on_examples, name_of
-from xpu_graph.passes.patterns.match import contains
+from xpu_graph.passes.patterns.match import Matcher, contains
 from xpu_graph.passes.patterns.pattern import Condition, Pattern, PatternPass, pass_of
 from xpu_graph.passes.patterns.template import is_number, templates_of
 from xpu_graph.target import Target
@@ -39,6 +39,9 @@ _functions: dict[type[PatternPass], tuple[str, Callable[..., Any]]] = {}
 """Pattern -> the name and the function that it is deregistered by."""
 
 _last: list[type[PatternPass]] = []
+
+_FIRST = 1000
+"""More benefit than any structure has: what a user registers comes first."""
 
 
 def plugin_patterns() -> list[type[Pass]]:
@@ -241,18 +244,17 @@ def _register(
         identity = _identity(identity, part)
     pattern = Pattern(
         name=name,
-        templates=templates,
+        shapes=lambda: [Matcher(t, ignore_literals=ignore_literal) for t in templates],
         replacement=replacement,
         identity=_identity(identity, _described(examples), ignore_literal),
         conditions=[_condition(check, name) for check in checks],
         target=only,
-        benefit=len(templates[-1].calls),
+        benefit=_FIRST + len(templates[-1].calls),
         literals={
             position: value
             for position, value in enumerate(examples)
             if not isinstance(value, torch.Tensor) and not is_number(value)
         },
-        ignore_literals=ignore_literal,
     )
     made = pass_of(pattern)
     with _lock:

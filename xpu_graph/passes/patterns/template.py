@@ -22,6 +22,8 @@ from torch.utils import _pytree as pytree
 from xpu_graph import effects
 from xpu_graph.errors import ConfigError
 from xpu_graph.fx import placeholders
+from xpu_graph.passes.patterns.words import WORDS, casted, either
+from xpu_graph.passes.uniform import CASTS
 from xpu_graph.stage import Stage, Unit
 from xpu_graph.torch_compat import functionalized
 
@@ -50,6 +52,7 @@ class Template:
         outputs: what it returns.
         is_sequence: whether it returns a sequence of these, and not one alone.
         calls: the calls, in order; sizes are computed by some of them.
+        is_open: whether it is a declared form, whose inputs fit anything; see ``forms.py``.
     """
 
     inputs: list[fx.Node | None]
@@ -57,25 +60,32 @@ class Template:
     outputs: list[fx.Node]
     is_sequence: bool
     calls: list[fx.Node] = field(default_factory=list)
+    is_open: bool = False
 
     @cached_property
-    def root(self) -> Any:
-        """The operator whose calls are candidates: that of the last output to be computed."""
-        return max(self.outputs).target
+    def roots(self) -> list[Any]:
+        """The operators whose calls are candidates: those of the last output to be computed."""
+        targets: list[Any] = []
+        for node in self._ways(max(self.outputs)):
+            targets += CASTS if node.target is casted else [node.target]
+        return list(dict.fromkeys(targets))
 
     @cached_property
     def operands(self) -> list[Any]:
-        """The operators whose results the root reads."""
-        read = [node for node in max(self.outputs).all_input_nodes if not is_size(node)]
-        return list(dict.fromkeys(node.target for node in read if node.op == "call_function"))
+        """The operators whose results the root reads, whichever it is."""
+        ways = self._ways(max(self.outputs))
+        if len(ways) > 1 or ways[0].target is casted:
+            return []
+        read = [node for node in ways[0].all_input_nodes if not is_size(node)]
+        return list(dict.fromkeys(node.target for node in read if node in self._required))
 
     @cached_property
     def numbers(self) -> list[tuple[Any, float]]:
         """Its operators with the numbers that they are called with, where these have no default."""
         return [
             (node.target, number)
-            for node in self.calls
-            if isinstance(node.target, torch._ops.OpOverload) and not is_size(node)
+            for node in self._required
+            if isinstance(node.target, torch._ops.OpOverload)
             for number, argument in zip(
                 arguments_of(node)[0], node.target._schema.arguments, strict=False
             )
@@ -84,8 +94,27 @@ class Template:
 
     @cached_property
     def targets(self) -> list[Any]:
-        """All its operators; a graph that lacks one need not be looked through."""
-        return list(dict.fromkeys(node.target for node in self.calls if not is_size(node)))
+        """The operators that a graph with a match has."""
+        return list(dict.fromkeys(node.target for node in self._required))
+
+    @cached_property
+    def _required(self) -> dict[fx.Node, None]:
+        """The calls of operators that stand in every match."""
+        seen: dict[fx.Node, None] = {}
+        pending = list(self.outputs)
+        while pending:
+            node = pending.pop()
+            if node in seen or node.op != "call_function":
+                continue
+            seen[node] = None
+            pending += [] if node.target is either else node.all_input_nodes
+        return {node: None for node in seen if not is_size(node) and node.target not in WORDS}
+
+    def _ways(self, node: fx.Node) -> list[fx.Node]:
+        """What may stand in the place of a node."""
+        if node.target is not either:
+            return [node]
+        return [way for one in node.all_input_nodes for way in self._ways(one)]
 
 
 def is_number(value: object) -> bool:

@@ -1,0 +1,104 @@
+"""Whether a mask leaves something to see in every row.
+
+Where the scores of a row are -inf throughout, softmax gives NaN, and a fused kernel zeros or
+something else. A mask that is made of finite numbers hides nothing for good.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+from xpu_graph.fx import aten, attribute
+from xpu_graph.passes.uniform import MAX_CONSTANT_BYTES, REARRANGEMENTS, as_dtype, known_scalar
+from xpu_graph.stage import Unit
+from xpu_graph.torch_compat import no_dispatch_modes
+
+_MOVED = REARRANGEMENTS | {
+    aten.expand.default,
+    aten.permute.default,
+    aten.select.int,
+    aten.slice.Tensor,
+    aten.squeeze.dim,
+    aten.t.default,
+    aten.transpose.int,
+    aten.unsqueeze.default,
+    aten.view.default,
+}
+_LINKS = 16
+_UNKNOWN = "nothing shows that the mask leaves something to see in every row"
+
+
+def why_not_open(unit: Unit, mask: Any, seen: Any, hides: Any, hidden: Any) -> str | None:
+    """Why a row of the scores might become -inf throughout; None if none can.
+
+    Args:
+        unit: the graph.
+        mask: what is added to the scores; None for nothing.
+        seen: a boolean mask of what keeps its score; None for none.
+        hides: a boolean mask of what loses its score; None for none.
+        hidden: what stands where the score is not kept.
+    """
+    if isinstance(mask, fx.Node):
+        numbers = _numbers(mask, unit, _LINKS)
+        if numbers is None:
+            return None if _is_open_constant(mask, unit) else _UNKNOWN
+        return None if all(map(math.isfinite, numbers)) else _UNKNOWN
+    if seen is None and hides is None:
+        return None
+    number = known_scalar(hidden, unit)
+    if isinstance(number, (int, float)) and math.isfinite(number):
+        return None
+    return _UNKNOWN
+
+
+def _numbers(node: fx.Node, unit: Unit, links: int) -> set[float] | None:
+    """All numbers that the elements of a tensor may be; None where they cannot be told."""
+    number = known_scalar(node, unit)
+    if isinstance(number, (int, float)):
+        return {float(number)}
+    if links == 0 or node.op != "call_function" or unit.rewriter.is_written(node):
+        return None
+    if node.target is aten.where.self:
+        sources: list[Any] = list(node.args[1:])
+    elif node.target in _MOVED or node.target is aten._to_copy.default:
+        sources = [node.args[0]]
+    else:
+        return None
+    found: set[float] = set()
+    for source in sources:
+        numbers = _numbers(source, unit, links - 1) if isinstance(source, fx.Node) else None
+        if numbers is None:
+            return None
+        found |= numbers
+    dtype = node.meta["val"].dtype
+    rounded = [as_dtype(one, dtype) if math.isfinite(one) else one for one in found]
+    return {float(one) if isinstance(one, (int, float)) else math.inf for one in rounded}
+
+
+def _is_open_constant(mask: fx.Node, unit: Unit) -> bool:
+    """Whether a tensor of the graph has something finite in every row, and nothing but that."""
+    moved = list(_moves(mask))
+    constant = moved[-1]
+    if constant.op != "get_attr" or any(unit.rewriter.is_written(node) for node in moved):
+        return False
+    tensor = attribute(unit.gm, str(constant.target))
+    if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu":
+        return False
+    if tensor.numel() * tensor.element_size() > 64 * MAX_CONSTANT_BYTES:
+        return False
+    with no_dispatch_modes(), torch.no_grad():
+        if bool(tensor.isfinite().all()):
+            return True
+        return len(moved) == 1 and bool((tensor.amax(-1) > -math.inf).all())
+
+
+def _moves(node: fx.Node) -> Iterator[fx.Node]:
+    yield node
+    while node.target in _MOVED and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+        yield node
