@@ -189,6 +189,7 @@ class Rewriter:
         build: Callable[[Draft], Sequence[Call | fx.Node]],
         *,
         relayout: bool = False,
+        inner: Collection[fx.Node] = (),
     ) -> list[fx.Node] | None:
         """Replace some nodes at once: all of them, or none.
 
@@ -196,6 +197,7 @@ class Rewriter:
             olds: the nodes that go.
             build: as for ``replace_with_calls``; returns one call for each of them.
             relayout: see ``replace``.
+            inner: nodes that nothing reads but these and the nodes that go.
 
         Returns:
             The nodes that took their places, or None where it was refused; the reason was then
@@ -207,10 +209,10 @@ class Rewriter:
         except DraftRefused as refusal:
             self.refuse(str(refusal))
             return None
-        first = min(olds)
+        place = self._place(olds, inner, draft)
         reason = None
         if len(olds) > 1:
-            reason = _why_not_together(results, draft, first)
+            reason = _why_not_together(results, draft, place)
         moved: dict[fx.Node, Any] = {}
         for old, result in zip(olds, results, strict=True):
             if reason is None:
@@ -221,13 +223,23 @@ class Rewriter:
         made: dict[Call, fx.Node] = {}
         for call in draft.calls:
             args, kwargs = draft.map((call.args, call.kwargs), lambda node: node, made.__getitem__)
-            made[call] = self._create(first, "call_function", call.target, args, kwargs, call.value)
+            made[call] = self._create(place, "call_function", call.target, args, kwargs, call.value)
         news = [result if isinstance(result, fx.Node) else made[result] for result in results]
         for old, new in zip(olds, news, strict=True):
             self._substitute(old, new, moved)
         for node in reversed(made.values()):
             self.erase_if_dead(node)
         return news
+
+    def _place(self, olds: Sequence[fx.Node], inner: Collection[fx.Node], draft: Draft) -> fx.Node:
+        """Before which node new calls go: the first that goes, or what first reads one of them."""
+        first = min(olds)
+        if all(node < first for node in draft.read):
+            return first
+        gone = {*olds, *inner}
+        users = [user for old in olds for user in old.users if user not in gone]
+        later = min(users, default=first)
+        return later if self.section(later) == self.section(first) else first
 
     def _may_become(
         self, old: fx.Node, result: Call | fx.Node, draft: Draft, relayout: bool
@@ -395,10 +407,10 @@ class Rewriter:
 
 
 def _why_not_together(
-    results: Sequence[Call | fx.Node], draft: Draft, first: fx.Node
+    results: Sequence[Call | fx.Node], draft: Draft, place: fx.Node
 ) -> str | None:
-    """Why some values cannot take the places of others, of which one comes first."""
-    if any(node > first for node in draft.read):
+    """Why some values, computed at a place, cannot take the places of others."""
+    if any(node >= place for node in draft.read):
         return "one result is used before all that they are computed from is there"
     seen: set[int | None] = set()
     for result in results:

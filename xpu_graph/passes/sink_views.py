@@ -10,9 +10,9 @@ Only the results of products sink their views, and the pointwise operators that 
 after another. Level 2: the operator sees other sizes, and may treat other elements in its vector
 registers and its scalar rest.
 
-Left alone: operators of several tensors that are not all such views, or whose views are of
-different shapes; random operators, views of anything else, and copies that say which strides the
-result is to have.
+Left alone: a square, which as a rule a reduction reads; operators of several tensors that are not
+all such views, or whose views are of different shapes; random operators, views of anything else,
+and copies that say which strides the result is to have.
 """
 
 from __future__ import annotations
@@ -105,4 +105,5 @@ def _is_pointwise(node: fx.Node) -> bool:
         and bool(node.args)
         and isinstance(node.args[0], fx.Node)
         and isinstance(node.meta.get("val"), torch.Tensor)
+        and sum(isinstance(one, fx.Node) for one in node.args) == len(node.all_input_nodes)
     )

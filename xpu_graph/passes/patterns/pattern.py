@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from xpu_graph.config import OptLevel, XpuGraphConfig
 from xpu_graph.errors import NotCacheable
-from xpu_graph.fx import aten
+from xpu_graph.fx import aten, is_static
 from xpu_graph.passes.base import Pass, Phase
 from xpu_graph.passes.drafts import Call, Draft, DraftRefused
 from xpu_graph.passes.patterns.replacement import Replacements
@@ -116,17 +116,27 @@ class PatternPass(Pass):
         for match in shape.find(node):
             reason = why_not_whole(match, rewriter) or self._why_not(match, rewriter)
             if reason is None:
-                rewriter.replace_several(
-                    match.outputs,
-                    lambda draft, match=match: self._build(match, draft),  # type: ignore[misc]
-                    relayout=self.pattern.converts,
-                )
+                self._replace(match, rewriter)
                 return
             reasons.append(reason)
         if reasons:
             rewriter.refuse(reasons[0])
         elif shape.nearest[0] > 1:
             rewriter.refuse(f"found in part: {shape.nearest[1]}")
+
+    def _replace(self, match: Match, rewriter: Rewriter) -> None:
+        """Put the replacement in place; in the layout that was found, where no other will do."""
+        for in_layout in (False, True) if self.pattern.converts else (False,):
+
+            def build(draft: Draft, in_layout: bool = in_layout) -> list[Call | fx.Node]:
+                built = self._build(match, draft)
+                return _in_layout(built, match.outputs, draft) if in_layout else built
+
+            made = rewriter.replace_several(
+                match.outputs, build, relayout=self.pattern.converts, inner=match.inner
+            )
+            if made is not None:
+                return
 
     def _given(self, match: Match) -> list[Any]:
         """What stands at each input: nodes, numbers and other literals."""
@@ -170,7 +180,7 @@ class PatternPass(Pass):
         if not all(isinstance(result, fx.Node) for result in results):
             raise DraftRefused("the replacement gives something that is no tensor")
         built = [made[result] for result in results]
-        if {call.target for call in draft.calls} == {
+        if self.pattern.converts and {call.target for call in draft.calls} == {
             node.target for node in (*match.outputs, *match.inner)
         }:
             raise DraftRefused("it is computed in this way already")
@@ -188,6 +198,27 @@ def _cast(result: Call | fx.Node, old: fx.Node, draft: Draft) -> Call | fx.Node:
     if torch.finfo(value.dtype).bits < torch.finfo(wanted).bits:
         return result
     return draft(aten._to_copy.default, result, dtype=wanted)
+
+
+def _in_layout(
+    built: list[Call | fx.Node], olds: list[fx.Node], draft: Draft
+) -> list[Call | fx.Node]:
+    """Results in the layout that was found, where that is contiguous.
+
+    Raises:
+        DraftRefused: they are in it already, or it is another.
+    """
+    found = [old.meta["val"] for old in olds]
+    values = [one.value if isinstance(one, Call) else one.meta["val"] for one in built]
+    if not all(map(is_static, (*found, *values))):
+        raise DraftRefused("the layout that was found is not made of it")
+    differ = [not value.is_contiguous() for value in values]
+    if not any(differ) or not all(value.is_contiguous() for value in found):
+        raise DraftRefused("the layout that was found is not made of it")
+    return [
+        draft(aten.clone.default, one, memory_format=torch.contiguous_format) if differs else one
+        for one, differs in zip(built, differ, strict=True)
+    ]
 
 
 def pass_of(pattern: Pattern) -> type[PatternPass]:

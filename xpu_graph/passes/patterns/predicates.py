@@ -49,10 +49,12 @@ def why_not_last(dims: Any, value: torch.Tensor) -> str | None:
 
 def why_not_shape(name: str, value: Any, shape: Any) -> str | None:
     """Whether a tensor has a shape for certain."""
-    if isinstance(value, torch.Tensor) and len(value.shape) == len(shape):
-        if all(map(same_size, value.shape, shape)):
-            return None
-    return f"{name} does not have the shape {tuple(shape)}"
+    rank = len(shape)
+    if isinstance(value, torch.Tensor) and value.dim() == rank:
+        same = all(map(same_size, value.shape, shape))
+    else:
+        same = False
+    return None if same else f"{name} does not have the shape {tuple(shape)}"
 
 
 def why_not_row(name: str, value: Any, x: torch.Tensor) -> str | None:

@@ -6,6 +6,7 @@ each kind of operands.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -56,10 +57,8 @@ class Replacements:
         def run() -> None:
             call(keep, *values)
 
-        try:
+        with contextlib.suppress(_Kept):
             self._in(mode, run, values)
-        except _Kept:
-            pass
         (operands,) = found
         return operands
 

@@ -1,0 +1,1 @@
+"""Patterns that serve every target, each in a file of its own."""

@@ -93,11 +93,11 @@ def _part(node: fx.Node) -> _Part:
     if node.target is aten.slice.Tensor and _is_last(argument(node, "dim"), node):
         return _sliced(node, source) or whole
     if node.target is operator.getitem and source.target is aten.split.Tensor:
-        start = node.args[1] * argument(source, "split_size")  # type: ignore[operator]
+        start = node.args[1] * argument(source, "split_size")
         of = source.args[0]
-        if isinstance(of, fx.Node) and isinstance(start, int):
-            if _is_last(argument(source, "dim"), node):
-                return _Part(of, start, start + size)
+        is_last = _is_last(argument(source, "dim"), node)
+        if isinstance(of, fx.Node) and isinstance(start, int) and is_last:
+            return _Part(of, start, start + size)
     return whole
 
 

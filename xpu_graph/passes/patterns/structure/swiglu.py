@@ -73,7 +73,14 @@ def gelu_examples() -> tuple[Any, ...]:
     return *examples(), "tanh"
 
 
-SWIGLU = Structure("SwiGLU", reference, examples, (Form(swiglu),), conditions=(why_not,))
+SWIGLU = Structure(
+    "SwiGLU", reference, examples, (Form(swiglu),), conditions=(why_not,), benefit=15
+)
 GEGLU = Structure(
-    "GEGLU", gelu_reference, gelu_examples, (Form(geglu),), conditions=(why_not_gelu,)
+    "GEGLU",
+    gelu_reference,
+    gelu_examples,
+    (Form(geglu),),
+    conditions=(why_not_gelu,),
+    benefit=15,
 )
