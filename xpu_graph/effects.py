@@ -69,6 +69,10 @@ _UNINITIALISED = frozenset(
 )
 
 
+_NEVER_DRAWING = frozenset({aten._scaled_dot_product_flash_attention_for_cpu.default})
+"""Tagged as random for the sake of a dropout that their kernels refuse."""
+
+
 def is_random(node: fx.Node) -> bool:
     """Whether the node draws from a random generator."""
     return _draws(node.target)
@@ -193,6 +197,7 @@ def _draws(target: Any) -> bool:
     return (
         isinstance(target, torch._ops.OpOverload)
         and torch.Tag.nondeterministic_seeded in target.tags
+        and target not in _NEVER_DRAWING
     )
 
 
@@ -243,7 +248,7 @@ def _is_impure(node: fx.Node, target: torch._ops.OpOverload) -> bool:
         or target._schema.is_mutable
         or returns_nothing(target)
         or is_collective(node)
-        or node.is_impure()
+        or node.is_impure(impure_random=False)
     )
 
 

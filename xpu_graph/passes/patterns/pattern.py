@@ -83,6 +83,7 @@ class PatternPass(Pass):
         self._shapes = self.pattern.shapes()
         self._traced = Replacements(self.pattern.name, self.pattern.replacement)
         self._seen_until = -1
+        self._told: set[tuple[str, str]] = set()
 
     @override
     @classmethod
@@ -120,9 +121,15 @@ class PatternPass(Pass):
                 return
             reasons.append(reason)
         if reasons:
-            rewriter.refuse(reasons[0])
+            self._refuse(reasons[0], node, rewriter)
         elif shape.nearest[0] > 1:
-            rewriter.refuse(f"found in part: {shape.nearest[1]}")
+            self._refuse(f"found in part: {shape.nearest[1]}", node, rewriter)
+
+    def _refuse(self, reason: str, node: fx.Node, rewriter: Rewriter) -> None:
+        """Say so once: what was refused in one round is looked at in the next one, too."""
+        if (node.name, reason) not in self._told:
+            self._told.add((node.name, reason))
+            rewriter.refuse(reason)
 
     def _replace(self, match: Match, rewriter: Rewriter) -> None:
         """Put the replacement in place; in the layout that was found, where no other will do."""
@@ -180,10 +187,6 @@ class PatternPass(Pass):
         if not all(isinstance(result, fx.Node) for result in results):
             raise DraftRefused("the replacement gives something that is no tensor")
         built = [made[result] for result in results]
-        if self.pattern.converts and {call.target for call in draft.calls} == {
-            node.target for node in (*match.outputs, *match.inner)
-        }:
-            raise DraftRefused("it is computed in this way already")
         if not self.pattern.converts:
             return built
         return [_cast(result, old, draft) for result, old in zip(built, match.outputs, strict=True)]

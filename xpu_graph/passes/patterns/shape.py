@@ -39,9 +39,11 @@ class Shape(ABC):
     and what it finds is checked and replaced as that of any other shape.
 
     Attributes:
+        is_fused: whether it is one operator of torch that computes a whole structure.
         nearest: the size and the description of what came closest in the last ``find``.
     """
 
+    is_fused: bool = False
     nearest: tuple[int, str] = (0, "")
 
     @abstractmethod

@@ -112,7 +112,7 @@ LAYER_NORM = Structure(
         Form(weighted, why_not_weighted),
         Form(plain_and_cast, why_not_plain),
         Form(plain, why_not_plain),
-        Form(native, why_not_native),
+        Form(native, why_not_native, is_fused=True),
     ),
     conditions=(why_not,),
     benefit=20,

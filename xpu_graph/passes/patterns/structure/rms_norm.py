@@ -85,6 +85,6 @@ FORMS = (
     Form(weighted, why_not_weighted),
     Form(plain_and_cast, why_not_plain),
     Form(normalized, why_not_plain),
-    Form(fused, why_not_fused),
+    Form(fused, why_not_fused, is_fused=True),
 )
 RMS_NORM = Structure("RMSNorm", reference, examples, FORMS, conditions=(why_not,), benefit=20)

@@ -121,6 +121,8 @@ class AttentionMatcher(Matcher):
 class FlashMatcher(Matcher):
     """Torch's own operator on the CPU."""
 
+    is_fused = True
+
     def __init__(self) -> None:
         super().__init__(form(flash_for_cpu))
 
@@ -155,12 +157,12 @@ def _why_not(
 
 def _with_heads(operand: fx.Node, lead: Any) -> fx.Node:
     """What an operand of a product was before its heads were folded into the batch."""
-    source = operand
+    source = found = operand
     while source.target in SAME_ORDER and isinstance(source.args[0], fx.Node):
         source = source.args[0]
         if _is_led_by(source, lead) and _has_end(source, operand):
-            return source
-    return operand
+            found = source
+    return found
 
 
 def _is_led_by(node: fx.Node, lead: Any) -> bool:
