@@ -14,6 +14,7 @@ from xpu_graph.passes.patterns.plugin import (
     register_this_as_pattern_constraint,
     register_this_as_plugin_pattern,
 )
+from xpu_graph.passes.patterns.structure import STRUCTURES
 from xpu_graph.passes.patterns.structure.registry import (
     implementations,
     register_structure,
@@ -30,6 +31,7 @@ def patterns_for(target: Target) -> list[type[Pass]]:
 
 
 __all__ = [
+    "STRUCTURES",
     "Pattern",
     "PatternPass",
     "deregister_plugin_patterns",

@@ -24,7 +24,6 @@ import torch
 from xpu_graph.config import XpuGraphConfig
 from xpu_graph.errors import ConfigError, NotCacheable, PassError
 from xpu_graph.identity import identity_text
-from xpu_graph.passes.base import Pass
 from xpu_graph.passes.patterns.check_pair import check_signatures, compare_on_examples, name_of
 from xpu_graph.passes.patterns.match import Matcher, contains
 from xpu_graph.passes.patterns.pattern import Condition, Pattern, PatternPass, pass_of
@@ -44,7 +43,7 @@ _FIRST = 1000
 """More benefit than any structure has: what a user registers comes first."""
 
 
-def plugin_patterns() -> list[type[Pass]]:
+def plugin_patterns() -> list[type[PatternPass]]:
     """The passes of all registered patterns, in the order they were registered."""
     with _lock:
         return list(_registered)

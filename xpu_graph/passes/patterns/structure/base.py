@@ -24,7 +24,6 @@ from xpu_graph.passes.patterns.shape import Match, Shape
 from xpu_graph.passes.patterns.template import Template
 from xpu_graph.target import Target
 
-
 BUILT_IN_PRIORITY = -100
 """Of the implementations that the package brings: what users register comes first."""
 

@@ -1,7 +1,7 @@
 """Structures as torch's own fused operators, for what runs on the CPU.
 
-Which of them pay, and with which compiler, ``benchmarks/patterns.py`` measures; docs/patterns.md has
-the table. What loses is not wanted there.
+Which of them pay, and with which compiler, ``benchmarks/patterns.py`` measures and docs/patterns.md
+tells. What loses is not wanted there.
 """
 
 from __future__ import annotations
