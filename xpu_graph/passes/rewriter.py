@@ -223,7 +223,9 @@ class Rewriter:
         made: dict[Call, fx.Node] = {}
         for call in draft.calls:
             args, kwargs = draft.map((call.args, call.kwargs), lambda node: node, made.__getitem__)
-            made[call] = self._create(place, "call_function", call.target, args, kwargs, call.value)
+            made[call] = self._create(
+                place, "call_function", call.target, args, kwargs, call.value, like=min(olds)
+            )
         news = [result if isinstance(result, fx.Node) else made[result] for result in results]
         for old, new in zip(olds, news, strict=True):
             self._substitute(old, new, moved)
@@ -386,11 +388,12 @@ class Rewriter:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         value: Any,
+        like: fx.Node | None = None,
     ) -> fx.Node:
         with self.graph.inserting_before(old):
             node = self.graph.create_node(op, target, args, kwargs)
         node.meta["val"] = value
-        graph_facts.inherit_provenance(node, old)
+        graph_facts.inherit_provenance(node, like or old)
         self._changes.add(node)
         self.memory.add(node)
         return node

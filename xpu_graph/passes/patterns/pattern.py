@@ -11,15 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import torch
 from torch import fx
 from typing_extensions import override
 
 from xpu_graph.config import OptLevel, XpuGraphConfig
 from xpu_graph.errors import NotCacheable
-from xpu_graph.fx import aten, is_static
 from xpu_graph.passes.base import Pass, Phase
 from xpu_graph.passes.drafts import Call, Draft, DraftRefused
+from xpu_graph.passes.patterns.conversion import in_dtype, in_layout
 from xpu_graph.passes.patterns.replacement import Replacements
 from xpu_graph.passes.patterns.shape import Match, Shape, why_not_whole
 from xpu_graph.passes.rewriter import Rewriter
@@ -133,11 +132,11 @@ class PatternPass(Pass):
 
     def _replace(self, match: Match, rewriter: Rewriter) -> None:
         """Put the replacement in place; in the layout that was found, where no other will do."""
-        for in_layout in (False, True) if self.pattern.converts else (False,):
+        for converts in (False, True) if self.pattern.converts else (False,):
 
-            def build(draft: Draft, in_layout: bool = in_layout) -> list[Call | fx.Node]:
+            def build(draft: Draft, converts: bool = converts) -> list[Call | fx.Node]:
                 built = self._build(match, draft)
-                return _in_layout(built, match.outputs, draft) if in_layout else built
+                return in_layout(built, match.outputs, draft) if converts else built
 
             made = rewriter.replace_several(
                 match.outputs, build, relayout=self.pattern.converts, inner=match.inner
@@ -189,39 +188,9 @@ class PatternPass(Pass):
         built = [made[result] for result in results]
         if not self.pattern.converts:
             return built
-        return [_cast(result, old, draft) for result, old in zip(built, match.outputs, strict=True)]
-
-
-def _cast(result: Call | fx.Node, old: fx.Node, draft: Draft) -> Call | fx.Node:
-    """A result in the dtype that was found; as it is where that would be wider."""
-    value = result.value if isinstance(result, Call) else result.meta["val"]
-    wanted = old.meta["val"].dtype
-    if value.dtype == wanted or not (value.is_floating_point() and wanted.is_floating_point):
-        return result
-    if torch.finfo(value.dtype).bits < torch.finfo(wanted).bits:
-        return result
-    return draft(aten._to_copy.default, result, dtype=wanted)
-
-
-def _in_layout(
-    built: list[Call | fx.Node], olds: list[fx.Node], draft: Draft
-) -> list[Call | fx.Node]:
-    """Results in the layout that was found, where that is contiguous.
-
-    Raises:
-        DraftRefused: they are in it already, or it is another.
-    """
-    found = [old.meta["val"] for old in olds]
-    values = [one.value if isinstance(one, Call) else one.meta["val"] for one in built]
-    if not all(map(is_static, (*found, *values))):
-        raise DraftRefused("the layout that was found is not made of it")
-    differ = [not value.is_contiguous() for value in values]
-    if not any(differ) or not all(value.is_contiguous() for value in found):
-        raise DraftRefused("the layout that was found is not made of it")
-    return [
-        draft(aten.clone.default, one, memory_format=torch.contiguous_format) if differs else one
-        for one, differs in zip(built, differ, strict=True)
-    ]
+        return [
+            in_dtype(result, old, draft) for result, old in zip(built, match.outputs, strict=True)
+        ]
 
 
 def pass_of(pattern: Pattern) -> type[PatternPass]:

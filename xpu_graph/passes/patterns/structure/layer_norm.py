@@ -46,7 +46,7 @@ def normalized(x: Any, eps: Any, dims: Any) -> Any:
         aten.mean.dim(square, dims, True, dtype=ANY),
         aten.var.correction(wide, dims, correction=0, keepdim=True),
     )
-    shifted = aten.add.Tensor(variance, eps)
+    shifted = either(aten.add.Tensor(variance, eps), aten.add.Scalar(variance, eps))
     inverse = either(aten.rsqrt.default(shifted), aten.pow.Tensor_Scalar(shifted, -0.5))
     return either(
         aten.mul.Tensor(centred, cast(inverse)),

@@ -36,7 +36,8 @@ def normalized(x: Any, eps: Any, dims: Any) -> Any:
     """The part before the weight, as it is written."""
     wide = cast(x)
     square = either(aten.mul.Tensor(wide, wide), aten.pow.Tensor_Scalar(wide, 2))
-    mean = aten.add.Tensor(aten.mean.dim(square, dims, True, dtype=ANY), eps)
+    mean = aten.mean.dim(square, dims, True, dtype=ANY)
+    mean = either(aten.add.Tensor(mean, eps), aten.add.Scalar(mean, eps))
     inverse = either(aten.rsqrt.default(mean), aten.pow.Tensor_Scalar(mean, -0.5))
     return either(
         aten.mul.Tensor(wide, cast(inverse)),
