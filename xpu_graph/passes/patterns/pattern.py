@@ -36,8 +36,9 @@ class Pattern:
     Attributes:
         name: its handle in reports, dumps and ``skip_patterns``.
         shapes: makes what it is looked for in, special before general, for one graph.
-        replacement: a function of the pattern's inputs, with its outputs.
         identity: one text for equal patterns, the same in every process; None where there is none.
+        replacement: a function of the pattern's inputs, with its outputs; None where the shapes
+            say what is built.
         conditions: all of them must fit.
         target: the only target it is for; None for all.
         level: the lowest level it is used at.
@@ -52,8 +53,8 @@ class Pattern:
 
     name: str
     shapes: Callable[[], Sequence[Shape]]
-    replacement: Callable[..., Any]
     identity: str | None
+    replacement: Callable[..., Any] | None = None
     conditions: list[Condition] = field(default_factory=list)
     target: Target | None = None
     level: OptLevel = OptLevel.level1
@@ -167,6 +168,8 @@ class PatternPass(Pass):
         return None
 
     def _build(self, match: Match, draft: Draft) -> list[Call | fx.Node]:
+        if match.build is not None:
+            return match.build(draft)
         given = self._given(match)
         nodes: list[fx.Node] = []
         fx.map_arg(given, nodes.append)

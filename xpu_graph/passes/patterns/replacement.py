@@ -27,10 +27,10 @@ class Replacements:
 
     Args:
         name: of the pattern, for messages.
-        function: the replacement.
+        function: the replacement; None for a pattern that has none to trace.
     """
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+    def __init__(self, name: str, function: Callable[..., Any] | None) -> None:
         self._name = name
         self._function = function
         self._known: dict[Hashable, fx.Graph] = {}
@@ -89,13 +89,15 @@ class Replacements:
         nodes: list[fx.Node] = []
         fx.map_arg(list(given), nodes.append)
         fakes = [node.meta["val"] for node in nodes]
+        function = self._function
+        assert function is not None
 
         def of_tensors(*tensors: torch.Tensor) -> Any:
             in_order = iter(tensors)
             arguments = fx.map_arg(list(given), lambda node: next(in_order))
             if call is not None:
-                return call(self._function, *arguments)
-            return self._function(*arguments)
+                return call(function, *arguments)
+            return function(*arguments)
 
         gm = self._in(mode, lambda: pure_graph(of_tensors, fakes), fakes)
         gm.graph.eliminate_dead_code()
