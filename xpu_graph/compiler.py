@@ -41,8 +41,10 @@ from xpu_graph.fx import shallow_copy
 from xpu_graph.keeper import Keeper
 from xpu_graph.passes import DEFAULT_PASSES, Pipeline, split_constant_part
 from xpu_graph.passes.patterns import plugin_patterns
+from xpu_graph.pregrad import finished, lower
 from xpu_graph.runtime import boxed_entry, named_errors
 from xpu_graph.stage import Stage, Unit
+from xpu_graph.torch_compat import NotLowered
 
 _T = TypeVar("_T")
 log = logging.getLogger(__name__)
@@ -51,6 +53,8 @@ configure_logs()
 _lock = threading.Lock()
 """Held while counts and derived backends change; never while compiling."""
 
+
+_PARTS_ARE_KEPT = "not kept, since its two parts are"
 
 _TRAINING = (
     "%s needs gradients, and %s: it runs without the vendor compiler; call under torch.no_grad() "
@@ -131,6 +135,7 @@ class XpuGraph:
             lambda unit: self._compile(unit, report),
             lambda unit: self._improve(unit, report),
             around,
+            lambda graph, inputs, name: self._before_autograd(graph, inputs, name, report),
         )
         report.seconds = time.perf_counter() - start
         self.reports.append(report)
@@ -201,11 +206,42 @@ class XpuGraph:
             artifact = Interceptor(artifact, reference, unit.name, self._tolerances or {})
         return boxed_entry(artifact)
 
+    def _before_autograd(
+        self, gm: fx.GraphModule, inputs: Sequence[Any], name: str, report: CompileReport
+    ) -> fx.GraphModule:
+        """Run the passes that serve the stage before differentiation, if there are any."""
+        if not self._pipeline.serves(Stage.pregrad):
+            return gm
+        told = GraphReport(name, Stage.pregrad.value, cache=_PARTS_ARE_KEPT)
+        if self._tolerances is not None:
+            told.notes.append("not changed: the interceptor compares what is made of it")
+            report.graphs.append(told)
+            return gm
+        try:
+            with told.timed("lowering"):
+                lowered = lower(gm, inputs, name)
+        except NotLowered as reason:
+            told.notes.append(f"not changed: {reason}")
+            report.graphs.append(told)
+            return gm
+        if lowered is None:
+            return gm
+        told.notes += lowered.notes
+        for unit in lowered.units:
+            if unit is not lowered.units[0]:
+                told = GraphReport(unit.name, unit.stage.value, cache=_PARTS_ARE_KEPT)
+            report.graphs.append(told)
+            with named_errors(f"compiling {unit.name}", XpuGraphError), told.timed("passes"):
+                self._pipeline.run(unit, watchers(self.config, told, self._fuel))
+        if not any(unit.rewriter.applied for unit in lowered.units):
+            return gm
+        return finished(gm, lowered)
+
     def _improve(self, unit: Unit, report: CompileReport) -> None:
         """Run the passes that serve joint graphs; what is cut from one is compiled, and kept."""
         if not self._pipeline.passes_for(unit):
             return
-        told = GraphReport(unit.name, unit.stage.value, cache="not kept, since its two parts are")
+        told = GraphReport(unit.name, unit.stage.value, cache=_PARTS_ARE_KEPT)
         report.graphs.append(told)
         if self._tolerances is not None:
             told.notes.append("not changed: the interceptor compares what was cut from it")

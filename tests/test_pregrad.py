@@ -1,0 +1,276 @@
+"""The graph before differentiation does what Dynamo's does, or is not used."""
+
+import contextlib
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from xpu_graph import XpuGraphConfig
+from xpu_graph.artifact import SerializableGraphModule
+from xpu_graph.dispatch import dispatch
+from xpu_graph.passes import Pipeline
+from xpu_graph.pregrad import finished, lower
+from xpu_graph.runtime import boxed_entry
+from xpu_graph.testing import alias_classes, assert_same
+from xpu_graph.torch_compat import NotLowered, guard_count
+
+
+class Backend:
+    """Compiles what is made of every Dynamo graph, whether a pass changed it or not."""
+
+    def __init__(self):
+        self.graphs, self.reasons, self.notes = [], [], []
+
+    def __call__(self, gm, inputs):
+        return dispatch(
+            gm,
+            inputs,
+            XpuGraphConfig(),
+            lambda unit: boxed_entry(SerializableGraphModule(unit.gm)),
+            before_autograd=self.lower,
+        )
+
+    def lower(self, gm, inputs, name):
+        text = str(gm.graph)
+        try:
+            lowered = lower(gm, inputs, name)
+        except NotLowered as reason:
+            self.reasons.append(str(reason))
+            return gm
+        if lowered is None:
+            self.reasons.append("nothing needs a gradient")
+            return gm
+        self.notes += lowered.notes
+        for unit in lowered.units:
+            Pipeline([], XpuGraphConfig(verify="each")).run(unit)  # every value is true
+        assert str(gm.graph) == text
+        graph = finished(gm, lowered)
+        self.graphs += [unit.gm for unit in lowered.units]
+        return graph
+
+
+def targets(graph):
+    return [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
+
+
+def run(call, make, seed=0):
+    """What a call gives: results, gradients, what became of the inputs, what shares memory."""
+    inputs = make()
+    torch.manual_seed(seed)
+    used = [x.clone() if x.requires_grad else x for x in inputs]  # leaves must not be written to
+    returned = call(*used)
+    results = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+    differentiable = [r for r in results if r.requires_grad]
+    leaves = [x for x in inputs if x.requires_grad]
+    grads = []
+    if differentiable:
+        total = sum(r.float().square().sum() for r in differentiable)
+        grads = torch.autograd.grad(total, leaves, allow_unused=True)
+    return results, list(grads), used, alias_classes([*used, *results])
+
+
+def check(program, make, *, dynamic=False, calls=2, **compile_options):
+    """Compare with eager; returns the backend."""
+    torch.compiler.reset()
+    backend = Backend()
+    compiled = torch.compile(program, backend=backend, dynamic=dynamic, **compile_options)
+    for seed in range(calls):
+        got, want = run(compiled, make, seed), run(program, make, seed)
+        for mine, eagers, what in zip(
+            got[:3], want[:3], ("result", "gradient", "input"), strict=True
+        ):
+            assert_same(mine, eagers, what, bitwise=False, rtol=1e-5, atol=1e-6)
+        assert got[3] == want[3]
+    return backend
+
+
+def make():
+    torch.manual_seed(7)
+    return [
+        torch.randn(4, 8, requires_grad=True),
+        torch.randn(4, 8, requires_grad=True),
+        torch.randn(8, 8, requires_grad=True),
+        torch.randn(8),
+    ]
+
+
+class Cube(torch.autograd.Function):
+    """With a formula that is not the derivative."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 5 * x
+
+
+def in_place(a, b, w, c):
+    s = a.sin()
+    s.mul_(b)
+    return s.cos()
+
+
+def writes_to_an_input(a, b, w, c):
+    before = c.sin()
+    c.add_(a.sum(0).detach())
+    return (before * a).cos(), c * a
+
+
+def writes_through_a_view(a, b, w, c):
+    s = a.sin()
+    s.view(-1)[3:9].mul_(2)
+    return s * b
+
+
+def no_gradients(a, b, w, c):
+    with torch.no_grad():
+        scale = (a * b).sigmoid()
+    return a * scale, scale
+
+
+def detached(a, b, w, c):
+    s = a.sin()
+    return s.detach() * b, s.detach(), s
+
+
+def custom_function(a, b, w, c):
+    return Cube.apply(a * b).sin()
+
+
+def autocast(a, b, w, c):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        x = functional.linear(a, w)
+        with torch.autocast("cpu", enabled=False):
+            y = functional.linear(a, w)
+        z = x @ w
+    return x.float() * y, z
+
+
+def checkpointed(a, b, w, c):
+    def region(x, y):
+        return (x.sin() @ w) * y
+
+    return checkpoint(region, a, b, use_reentrant=False) + a
+
+
+def nested_checkpoints(a, b, w, c):
+    def inner(x):
+        return x.sin().cos() + torch.tensor([2.0] * 8)
+
+    def outer(x, y):
+        return checkpoint(inner, x @ w, use_reentrant=False) * y
+
+    return checkpoint(outer, a, b, use_reentrant=False)
+
+
+def condition(a, b, w, c):
+    return torch.cond(c.sum() > 0, lambda x, y: x.sin() * y, lambda x, y: x - y, (a, b))
+
+
+def split(a, b, w, c):
+    first, second = torch.split(a, [2, 2])
+    return first * second, torch.chunk(b, 2, -1)[0].sin()
+
+
+def aliasing_results(a, b, w, c):
+    s = a.sin()
+    return s, s.view(-1), s, a.t()
+
+
+def sets_items(a, b, w, c):
+    s = a.clone()
+    s[1] = c
+    s[:, 2] = 0.5
+    s[torch.tensor([0, 3]), 1] += 2
+    return s * b
+
+
+def constants(a, b, w, c):
+    t = torch.tensor([1.0, 2.0])
+    t.add_(1)
+    return a * t[0] + torch.arange(8), t
+
+
+def dropout(a, b, w, c):
+    return functional.dropout(a, 0.4) * functional.dropout(b, 0.4, training=False)
+
+
+def attention(a, b, w, c):
+    q, k, v = a.view(1, 2, 2, 8), b.view(1, 2, 2, 8), (a @ w).view(1, 2, 2, 8)
+    return functional.scaled_dot_product_attention(q, k, v)
+
+
+def spectrum(a, b, w, c):
+    return torch.fft.rfft(a).abs() * b[:, :5]
+
+
+def composite(a, b, w, c):
+    x = functional.layer_norm(functional.linear(a, w), (8,), c)
+    return functional.cross_entropy(x.softmax(-1), torch.tensor([0, 1, 2, 3])), x.to(x.dtype)
+
+
+def sizes(a, b, w, c):
+    return a.reshape(a.shape[0] * 2, -1).sum(0) / a.shape[0], a[: a.shape[0] - 1] * 2
+
+
+def detaches_in_place(a, b, w, c):
+    s = a.sin()
+    s.detach_()
+    return s * b
+
+
+def writes_to_an_out_argument(a, b, w, c):
+    made = torch.empty_like(c)
+    with torch.no_grad():
+        torch.add(c, c, out=made)
+    return a * made
+
+
+def turns_gradients_off(a, b, w, c):
+    s = a.sin()
+    torch.set_grad_enabled(False)
+    t = s * b
+    torch.set_grad_enabled(True)
+    return t * w[:4], s
+
+
+PROGRAMS = [
+    in_place,
+    writes_to_an_input,
+    writes_through_a_view,
+    no_gradients,
+    detached,
+    custom_function,
+    autocast,
+    checkpointed,
+    nested_checkpoints,
+    condition,
+    split,
+    aliasing_results,
+    sets_items,
+    constants,
+    dropout,
+    attention,
+    spectrum,
+    composite,
+    sizes,
+    detaches_in_place,
+    writes_to_an_out_argument,
+    turns_gradients_off,
+]
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_same_as_eager(program, dynamic):
+    backend = check(program, make, dynamic=dynamic, fullgraph=True)
+    assert not backend.reasons
+    assert not backend.notes
+    assert backend.graphs

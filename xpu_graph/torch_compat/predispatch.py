@@ -1,0 +1,270 @@
+"""What is needed to trace a Dynamo graph into one of ATen operators that is not differentiated yet.
+
+The operators are those that autograd sees: composite ones are whole, writes are writes, and the
+switches of gradients and of autocast are calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
+from torch._dynamo.source import ConstantSource
+from torch._dynamo.utils import preserve_rng_state
+from torch._guards import TracingContext
+from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
+from torch.fx.experimental.proxy_tensor import (
+    disable_proxy_modes_tracing,
+    get_proxy_mode,
+    make_fx,
+    track_tensor_tree,
+)
+from torch.fx.traceback import preserve_node_meta
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from typing_extensions import override
+
+from xpu_graph.torch_compat.guards import refused_guards
+
+SET_GRAD_ENABLED: Any = torch._C._set_grad_enabled
+ENTER_AUTOCAST: Any = _enter_autocast
+EXIT_AUTOCAST: Any = _exit_autocast
+SWITCHES = (SET_GRAD_ENABLED, ENTER_AUTOCAST, EXIT_AUTOCAST)
+"""Calls that say under what conditions those after them run."""
+
+CHECKPOINT: Any = torch.ops.higher_order.tag_activation_checkpoint
+
+
+class NotLowered(Exception):
+    """A graph cannot be traced without a doubt; the message is the reason, as half a sentence."""
+
+
+def pre_dispatch(
+    function: Callable[..., Any], arguments: Sequence[Any], **how: Any
+) -> fx.GraphModule:
+    """Trace a function above autograd, so that composite operators stay whole.
+
+    Args:
+        function: the function.
+        arguments: what it is called with.
+        how: keyword arguments of ``make_fx``.
+    """
+    return make_fx(function, pre_dispatch=True, **how)(*arguments)
+
+
+def fake_inputs(inputs: Sequence[Any]) -> tuple[FakeTensorMode, list[Any]]:
+    """Fake values of the inputs of a Dynamo graph, in a mode of their own.
+
+    Sizes are the symbols that Dynamo made. The mode is one of its own because tracing changes what
+    it is given, and AOTAutograd's mode knows its fake tensors by the real ones.
+
+    Raises:
+        NotLowered: an input is of a kind that is not traced here.
+    """
+    context = TracingContext.try_get()
+    if context is None or context.fake_mode is None:
+        raise NotLowered("Dynamo did not make the graph")
+    mode = FakeTensorMode(shape_env=context.fake_mode.shape_env)
+
+    def fake(value: Any) -> Any:
+        if isinstance(value, FakeTensor):
+            raise NotLowered("its inputs are not there: Dynamo split the graph for DDP")
+        if is_traceable_wrapper_subclass(value):
+            raise NotLowered(f"an input is a {type(value).__name__}")
+        if not isinstance(value, torch.Tensor):
+            if isinstance(value, _NUMBERS):
+                return value
+            raise NotLowered(f"an input is a {type(value).__name__}, no tensor")
+        if type(value) not in (torch.Tensor, torch.nn.Parameter):
+            raise NotLowered(f"an input is a {type(value).__name__}")
+        if value not in context.tensor_to_context:
+            raise NotLowered("Dynamo did not see one of its inputs")
+        symbols = context.tensor_to_context[value]
+        return mode.from_tensor(value, symbolic_context=symbols, source=symbols.tensor_source)
+
+    with mode:
+        return mode, [fake(value) for value in inputs]
+
+
+_NUMBERS = (bool, int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def trace_before_autograd(
+    gm: fx.GraphModule, fakes: Sequence[Any], mode: FakeTensorMode
+) -> tuple[fx.GraphModule, list[Any]]:
+    """Run a Dynamo graph on fake values, and record the ATen operators that autograd would see.
+
+    Higher-order operators stay as they are, with the graphs inside them.
+
+    Args:
+        gm: a graph of torch-level operators.
+        fakes: a value a placeholder.
+        mode: that of the values.
+
+    Returns:
+        The graph, with a fake value in ``meta["val"]`` of every node that has one, and what it
+        returned on these values.
+
+    Raises:
+        NotLowered: something in the graph would get lost.
+        NeedsGuard: an operator asks what Dynamo has not asked.
+    """
+    outputs: list[Any] = []
+
+    def run(*arguments: Any) -> Any:
+        tracer = _Tracer(gm)
+        try:
+            returned = tracer.run(*arguments)
+        finally:
+            tracer.leave_autocast()
+        outputs[:] = pytree.tree_leaves(returned)
+        return returned
+
+    with ExitStack() as around:
+        around.enter_context(preserve_rng_state())
+        around.enter_context(torch.set_grad_enabled(torch.is_grad_enabled()))
+        around.enter_context(mode)
+        around.enter_context(refused_guards(mode))
+        around.enter_context(enable_python_dispatcher())
+        around.enter_context(preserve_node_meta())
+        lowered = pre_dispatch(run, fakes)
+    return lowered, outputs
+
+
+class _Tracer(fx.Interpreter):
+    """Runs a Dynamo graph under a tracing mode."""
+
+    def __init__(self, gm: fx.GraphModule) -> None:
+        super().__init__(gm)
+        self._autocasts: list[torch.autocast] = []
+        self._current: fx.Node
+
+    def leave_autocast(self) -> None:
+        """End what the graph began and did not end; only where it failed."""
+        while self._autocasts:
+            self._autocasts.pop().__exit__(None, None, None)
+
+    @override
+    def run_node(self, n: fx.Node) -> Any:
+        recorded = _proxy_mode().tracer.graph
+        before = len(recorded.nodes)
+        self._current = n
+        result = super().run_node(n)
+        if n.op in ("call_function", "call_method"):
+            leaves = pytree.tree_leaves(result)
+            has_value = any(isinstance(leaf, (torch.Tensor, *_NUMBERS)) for leaf in leaves)
+            if not has_value and len(recorded.nodes) == before:
+                raise NotLowered(f"{_name_of(n.target)} would leave no trace")
+        return result
+
+    @override
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(target, HigherOrderOperator):
+            return self._opaque(target, args, kwargs)
+        if target is ENTER_AUTOCAST:  # under a tracing mode it would be recorded, and not done
+            self._autocasts.append(torch.autocast(*args, **kwargs))
+            return self._autocasts[-1].__enter__()  # type: ignore[no-untyped-call]
+        if target is EXIT_AUTOCAST:
+            if not self._autocasts or args[0] is not self._autocasts[-1]:
+                raise NotLowered("autocast regions overlap")
+            return self._autocasts.pop().__exit__(None, None, None)
+        if "functorch" in (getattr(target, "__module__", None) or ""):
+            raise NotLowered(f"it calls {_name_of(target)}")
+        return super().call_function(target, args, kwargs)
+
+    @override
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raise NotLowered(f"it calls the module {target}")
+
+    @override
+    def get_attr(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        value = super().get_attr(target, args, kwargs)
+        if isinstance(value, fx.GraphModule):
+            tracer: Any = _proxy_mode().tracer
+            tracer.root.register_module(target, value)
+            return value
+        raise NotLowered(f"it holds {target}, a {type(value).__name__}")
+
+    def _opaque(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record a higher-order operator; its results are laid out as Dynamo says."""
+        node = self._current
+        given = [_example_of(used) for used in node.all_input_nodes]
+        example = _example_of(node)
+        memory = {t.untyped_storage()._cdata for t in _tensors(given)}
+        if any(t.untyped_storage()._cdata in memory for t in _tensors(example)):
+            raise NotLowered(f"{target} returns a view of what it is given")
+        if any(is_traceable_wrapper_subclass(tensor) for tensor in _tensors(example)):
+            raise NotLowered(f"{target} returns a tensor of another kind")
+        tracer: Any = _proxy_mode().tracer
+        proxies = pytree.tree_map(tracer.unwrap_proxy, (args, kwargs))
+        proxy = tracer.create_proxy("call_function", target, *proxies)
+        with disable_proxy_modes_tracing():
+            result = pytree.tree_map_only(torch.Tensor, _like, example)
+        return track_tensor_tree(result, proxy, constant=None, tracer=tracer)
+
+
+def _proxy_mode() -> Any:
+    mode = get_proxy_mode()
+    assert mode is not None  # it is traced
+    return mode
+
+
+def _example_of(node: fx.Node) -> Any:
+    return node.meta.get("example_value")
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _like(example: torch.Tensor) -> torch.Tensor:
+    """A tensor of that geometry and memory of its own, not a leaf where it has a gradient."""
+    if example.layout != torch.strided:
+        raise NotLowered("a higher-order operator returns a sparse tensor")
+    made = torch.empty_strided(
+        example.shape, example.stride(), dtype=example.dtype, device=example.device
+    )
+    if not example.requires_grad:
+        return made
+    with torch.enable_grad():
+        one = torch.ones((), dtype=example.dtype, device=example.device, requires_grad=True)
+        return made.copy_(one)
+
+
+def _name_of(target: Any) -> str:
+    module = getattr(target, "__module__", None)
+    name = getattr(target, "__qualname__", None) or str(target)
+    return f"{module}.{name}" if module else name
+
+
+def copy_dynamo_metadata(source: fx.GraphModule, lowered: fx.GraphModule) -> None:
+    """Give a traced graph what AOTAutograd and backends look for in a Dynamo graph.
+
+    Args:
+        source: the Dynamo graph.
+        lowered: a graph of the same inputs, which may hold tensors that tracing made.
+    """
+    lowered.meta.update(source.meta)
+    pairs = zip(
+        source.graph.find_nodes(op="placeholder"),
+        lowered.graph.find_nodes(op="placeholder"),
+        strict=True,
+    )
+    for theirs, mine in pairs:
+        mine.meta = {**theirs.meta, **mine.meta}
+        if hasattr(theirs, "_dynamo_source"):
+            mine._dynamo_source = theirs._dynamo_source
+    sources = getattr(source, "_param_name_to_source", None)
+    if sources is None:
+        return
+    made = [name for name, _ in (*lowered.named_parameters(), *lowered.named_buffers())]
+    lowered._param_name_to_source = {  # type: ignore[assignment]
+        **sources,
+        **{name: ConstantSource(name) for name in made},
+    }
