@@ -1,10 +1,7 @@
 """The graph before differentiation does what Dynamo's does, or is not used."""
 
-import contextlib
-
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
@@ -15,7 +12,7 @@ from xpu_graph.passes import Pipeline
 from xpu_graph.pregrad import finished, lower
 from xpu_graph.runtime import boxed_entry
 from xpu_graph.testing import alias_classes, assert_same
-from xpu_graph.torch_compat import NotLowered, guard_count
+from xpu_graph.torch_compat import NotLowered
 
 
 class Backend:

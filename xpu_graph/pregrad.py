@@ -16,7 +16,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from xpu_graph import torch_compat
-from xpu_graph.fx import attribute, output_leaves, placeholders, tensors_in, value_difference
+from xpu_graph.fx import attribute, output_leaves, tensors_in, value_difference
 from xpu_graph.passes.regions import Region, Regions
 from xpu_graph.stage import Stage, Unit
 from xpu_graph.torch_compat import (
@@ -25,6 +25,7 @@ from xpu_graph.torch_compat import (
     SET_GRAD_ENABLED,
     FakeTensorMode,
     NotLowered,
+    Trace,
 )
 
 
@@ -67,15 +68,14 @@ def lower(gm: fx.GraphModule, inputs: Sequence[Any], name: str) -> Lowered | Non
     _check(gm)
     mode, fakes = torch_compat.fake_inputs(inputs)
     guards = torch_compat.guard_count(fakes)
-    graph, outputs = _trace(gm, fakes, mode)
-    _compare(gm, outputs)
+    trace = _trace(gm, fakes, mode)
+    _compare(gm, trace.outputs)
     wanted = [tensor.requires_grad for tensor in _results(gm) if isinstance(tensor, torch.Tensor)]
-    if wanted != [tensor.requires_grad for tensor in tensors_in(outputs)]:
+    if wanted != [tensor.requires_grad for tensor in tensors_in(trace.outputs)]:
         raise NotLowered("other results would have gradients")
-    written = [fake for fake in fakes if isinstance(fake, torch.Tensor) and fake._version]
-    if not any(value.requires_grad for value in (*tensors_in(outputs), *written)):
+    if not any(value.requires_grad for value in (*tensors_in(trace.outputs), *trace.written)):
         return None
-    lowered = Lowered([Unit(Stage.pregrad, graph, fakes, name=name)])
+    lowered = Lowered([Unit(Stage.pregrad, trace.gm, fakes, name=name)])
     _lower_regions(gm, lowered, lowered.units[0], mode)
     if torch_compat.guard_count(fakes) != guards:
         raise NotLowered("tracing added a guard on a size")
@@ -114,11 +114,9 @@ def _check(gm: fx.GraphModule) -> None:
 _SIZED = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def _trace(
-    gm: fx.GraphModule, fakes: Sequence[Any], mode: FakeTensorMode
-) -> tuple[fx.GraphModule, list[Any]]:
+def _trace(gm: fx.GraphModule, fakes: Sequence[Any], mode: FakeTensorMode) -> Trace:
     try:
-        graph, outputs = torch_compat.trace_before_autograd(gm, fakes, mode)
+        trace = torch_compat.trace_before_autograd(gm, fakes, mode)
     except DYNAMO_CONTROL_FLOW:
         raise
     except NotLowered:
@@ -129,8 +127,8 @@ def _trace(
         # Operators of anyone are called in a way that they may not be made for; without this graph
         # the program still compiles.
         raise NotLowered(f"tracing failed with {type(error).__name__}: {error}") from error
-    for node in graph.graph.find_nodes(op="get_attr"):
-        value = attribute(graph, str(node.target))
+    for node in trace.gm.graph.find_nodes(op="get_attr"):
+        value = attribute(trace.gm, str(node.target))
         if not isinstance(value, torch.Tensor):
             continue
         if isinstance(value, torch_compat.FakeTensor):
@@ -139,7 +137,7 @@ def _trace(
             node.meta["val"] = torch.empty_strided(
                 value.shape, value.stride(), dtype=value.dtype, device=value.device
             )
-    return graph, outputs
+    return trace
 
 
 def _results(gm: fx.GraphModule) -> list[Any]:
@@ -174,14 +172,14 @@ def _lower_regions(gm: fx.GraphModule, lowered: Lowered, unit: Unit, mode: FakeT
             if regions.at(node) != Region(gradients=True):
                 raise NotLowered("it stands where autocast is on, or gradients are off")
             _check(body)
-            graph, outputs = _trace(body, fakes, mode)
-            _compare(body, outputs)
+            trace = _trace(body, fakes, mode)
+            _compare(body, trace.outputs)
         except NotLowered as reason:
             lowered.notes.append(f"the checkpointed region {name} is not looked into: {reason}")
             continue
-        torch_compat.copy_dynamo_metadata(body, graph)
-        setattr(unit.gm, name, graph)
-        inner = Unit(Stage.pregrad, graph, fakes, name=f"{unit.name}_{name}")
+        torch_compat.copy_dynamo_metadata(body, trace.gm)
+        setattr(unit.gm, name, trace.gm)
+        inner = Unit(Stage.pregrad, trace.gm, fakes, name=f"{unit.name}_{name}")
         lowered.units.append(inner)
         _lower_regions(body, lowered, inner, mode)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from typing_extensions import override
 
-from xpu_graph.torch_compat.guards import refused_guards
+from xpu_graph.torch_compat.guards import refused_guards, suppressed_guards
 
 SET_GRAD_ENABLED: Any = torch._C._set_grad_enabled
 ENTER_AUTOCAST: Any = _enter_autocast
@@ -92,53 +93,82 @@ def fake_inputs(inputs: Sequence[Any]) -> tuple[FakeTensorMode, list[Any]]:
         return mode, [fake(value) for value in inputs]
 
 
-_NUMBERS = (bool, int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_NUMBERS = (bool, int, float, complex, *_SYMBOLIC)
 
 
-def trace_before_autograd(
-    gm: fx.GraphModule, fakes: Sequence[Any], mode: FakeTensorMode
-) -> tuple[fx.GraphModule, list[Any]]:
+@dataclass(frozen=True)
+class Trace:
+    """A Dynamo graph as autograd would see it.
+
+    Attributes:
+        gm: the graph, with a fake value in ``meta["val"]`` of every node that has one.
+        outputs: what it returned, as a flat list.
+        written: what it was given and wrote to.
+    """
+
+    gm: fx.GraphModule
+    outputs: list[Any]
+    written: list[torch.Tensor]
+
+
+def trace_before_autograd(gm: fx.GraphModule, fakes: Sequence[Any], mode: FakeTensorMode) -> Trace:
     """Run a Dynamo graph on fake values, and record the ATen operators that autograd would see.
 
     Higher-order operators stay as they are, with the graphs inside them.
 
     Args:
         gm: a graph of torch-level operators.
-        fakes: a value a placeholder.
+        fakes: a value a placeholder; their metadata may change.
         mode: that of the values.
-
-    Returns:
-        The graph, with a fake value in ``meta["val"]`` of every node that has one, and what it
-        returned on these values.
 
     Raises:
         NotLowered: something in the graph would get lost.
         NeedsGuard: an operator asks what Dynamo has not asked.
     """
     outputs: list[Any] = []
+    written: list[torch.Tensor] = []
 
     def run(*arguments: Any) -> Any:
-        tracer = _Tracer(gm)
+        tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
+        versions = [tensor._version for tensor in tensors]
+        runner = _Tracer(gm)
         try:
-            returned = tracer.run(*arguments)
+            returned = runner.run(*arguments)
         finally:
-            tracer.leave_autocast()
+            runner.leave_autocast()
         outputs[:] = pytree.tree_leaves(returned)
+        written[:] = [t for t, old in zip(tensors, versions, strict=True) if t._version != old]
         return returned
 
     with ExitStack() as around:
         around.enter_context(preserve_rng_state())
         around.enter_context(torch.set_grad_enabled(torch.is_grad_enabled()))
         around.enter_context(mode)
-        around.enter_context(refused_guards(mode))
         around.enter_context(enable_python_dispatcher())
+        if any(map(_is_symbolic, fakes)):
+            # Whether operators ask has to be seen apart: recording asks for itself, in vain.
+            copies = [v.detach() if isinstance(v, torch.Tensor) else v for v in fakes]
+            with refused_guards(mode), torch.set_grad_enabled(torch.is_grad_enabled()):
+                runner = _Runner(gm)
+                try:
+                    runner.run(*copies)
+                finally:
+                    runner.leave_autocast()
+        around.enter_context(suppressed_guards(mode))
         around.enter_context(preserve_node_meta())
         lowered = pre_dispatch(run, fakes)
-    return lowered, outputs
+    return Trace(lowered, outputs, written)
 
 
-class _Tracer(fx.Interpreter):
-    """Runs a Dynamo graph under a tracing mode."""
+def _is_symbolic(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return bool(value._has_symbolic_sizes_strides)
+    return isinstance(value, _SYMBOLIC)
+
+
+class _Runner(fx.Interpreter):
+    """Runs a Dynamo graph on fake values."""
 
     def __init__(self, gm: fx.GraphModule) -> None:
         super().__init__(gm)
@@ -152,16 +182,8 @@ class _Tracer(fx.Interpreter):
 
     @override
     def run_node(self, n: fx.Node) -> Any:
-        recorded = _proxy_mode().tracer.graph
-        before = len(recorded.nodes)
         self._current = n
-        result = super().run_node(n)
-        if n.op in ("call_function", "call_method"):
-            leaves = pytree.tree_leaves(result)
-            has_value = any(isinstance(leaf, (torch.Tensor, *_NUMBERS)) for leaf in leaves)
-            if not has_value and len(recorded.nodes) == before:
-                raise NotLowered(f"{_name_of(n.target)} would leave no trace")
-        return result
+        return super().run_node(n)
 
     @override
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -185,27 +207,50 @@ class _Tracer(fx.Interpreter):
     @override
     def get_attr(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         value = super().get_attr(target, args, kwargs)
-        if isinstance(value, fx.GraphModule):
-            tracer: Any = _proxy_mode().tracer
-            tracer.root.register_module(target, value)
-            return value
-        raise NotLowered(f"it holds {target}, a {type(value).__name__}")
+        if not isinstance(value, fx.GraphModule):
+            raise NotLowered(f"it holds {target}, a {type(value).__name__}")
+        return value
 
     def _opaque(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Record a higher-order operator; its results are laid out as Dynamo says."""
+        """Results of a higher-order operator, laid out as Dynamo says."""
         node = self._current
-        given = [_example_of(used) for used in node.all_input_nodes]
         example = _example_of(node)
-        memory = {t.untyped_storage()._cdata for t in _tensors(given)}
-        if any(t.untyped_storage()._cdata in memory for t in _tensors(example)):
-            raise NotLowered(f"{target} returns a view of what it is given")
         if any(is_traceable_wrapper_subclass(tensor) for tensor in _tensors(example)):
             raise NotLowered(f"{target} returns a tensor of another kind")
-        tracer: Any = _proxy_mode().tracer
+        given = _tensors([_example_of(used) for used in node.all_input_nodes])
+        memory = {tensor.untyped_storage()._cdata for tensor in given}
+        if any(tensor.untyped_storage()._cdata in memory for tensor in _tensors(example)):
+            raise NotLowered(f"{target} returns a view of what it is given")
+        return pytree.tree_map_only(torch.Tensor, _like, example)
+
+
+class _Tracer(_Runner):
+    """Does it under a tracing mode, so that everything is recorded."""
+
+    @override
+    def run_node(self, n: fx.Node) -> Any:
+        recorded = _proxy_mode().tracer.graph
+        before = len(recorded.nodes)
+        result = super().run_node(n)
+        if n.op in ("call_function", "call_method") and len(recorded.nodes) == before:
+            leaves = pytree.tree_leaves(result)
+            if not any(isinstance(leaf, (torch.Tensor, *_NUMBERS)) for leaf in leaves):
+                raise NotLowered(f"{_name_of(n.target)} would leave no trace")
+        return result
+
+    @override
+    def get_attr(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        value = super().get_attr(target, args, kwargs)
+        _proxy_mode().tracer.root.register_module(target, value)
+        return value
+
+    @override
+    def _opaque(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tracer = _proxy_mode().tracer
         proxies = pytree.tree_map(tracer.unwrap_proxy, (args, kwargs))
         proxy = tracer.create_proxy("call_function", target, *proxies)
         with disable_proxy_modes_tracing():
-            result = pytree.tree_map_only(torch.Tensor, _like, example)
+            result = super()._opaque(target, args, kwargs)
         return track_tensor_tree(result, proxy, constant=None, tracer=tracer)
 
 
