@@ -49,6 +49,7 @@ from xpu_graph.torch_compat.predispatch import (
     fake_inputs,
     pre_dispatch,
     trace_before_autograd,
+    traced_on_fakes,
 )
 from xpu_graph.torch_compat.shapes import (
     evaluate_shape_guards,
@@ -113,6 +114,7 @@ __all__ = [
     "torch_decompositions",
     "trace_artifact",
     "trace_before_autograd",
+    "traced_on_fakes",
     "uncached",
 ]
 

@@ -59,6 +59,28 @@ def pre_dispatch(
     return make_fx(function, pre_dispatch=True, **how)(*arguments)
 
 
+def traced_on_fakes(
+    function: Callable[..., Any], fakes: Sequence[torch.Tensor], mode: FakeTensorMode
+) -> fx.GraphModule:
+    """Trace a function above autograd for fake tensors of a graph.
+
+    Args:
+        function: a function of tensors.
+        fakes: what it is called with.
+        mode: theirs.
+
+    Raises:
+        NeedsGuard: it asks about a size that is not known.
+    """
+    with mode, torch.no_grad():
+        if any(map(_is_symbolic, fakes)):
+            # Whether operators ask has to be seen apart: recording asks for itself, in vain.
+            with refused_guards(mode):
+                function(*fakes)
+        with suppressed_guards(mode):
+            return pre_dispatch(function, fakes)
+
+
 def fake_inputs(inputs: Sequence[Any]) -> tuple[FakeTensorMode, list[Any]]:
     """Fake values of the inputs of a Dynamo graph, in a mode of their own.
 

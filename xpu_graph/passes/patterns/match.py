@@ -224,11 +224,15 @@ class Matcher:
 
 
 def contains(
-    template: Template, function: Callable[..., Any], examples: Sequence[Any], where: str
+    template: Template,
+    function: Callable[..., Any],
+    examples: Sequence[Any],
+    where: str,
+    pre_dispatch: bool = False,
 ) -> bool:
     """Whether a template is found in what a function computes on example inputs."""
     matcher = Matcher(template)
-    graph = traced(function, examples, None, where).graph
+    graph = traced(function, examples, None, where, pre_dispatch).graph
     return any(matcher.find(node) is not None for node in graph.nodes)
 
 

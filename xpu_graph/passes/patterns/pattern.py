@@ -23,7 +23,7 @@ from xpu_graph.passes.patterns.match import Match, Matcher, why_not_whole
 from xpu_graph.passes.patterns.template import Template, pure_graph, writes
 from xpu_graph.stage import Stage, Unit
 from xpu_graph.target import Target
-from xpu_graph.torch_compat import NeedsGuard, refused_guards
+from xpu_graph.torch_compat import NeedsGuard, refused_guards, traced_on_fakes
 
 Condition = Callable[..., str | None]
 """Given what stands at each input, fake tensors and numbers: why it does not fit, or None."""
@@ -121,7 +121,14 @@ class PatternPass(Pass):
         if reason is not None:
             unit.rewriter.refuse(reason)
             return
-        unit.rewriter.replace_several(match.outputs, lambda draft: self._build(match, draft, unit))
+        region = unit.rewriter.regions.at(match.outputs[0])
+        if unit.stage is Stage.pregrad and not region.gradients:
+            unit.rewriter.refuse("gradients are off there")
+            return
+        with region.entered():
+            unit.rewriter.replace_several(
+                match.outputs, lambda draft: self._build(match, draft, unit)
+            )
 
     def _given(self, match: Match) -> list[Any]:
         """What stands at each input: nodes, numbers and other literals."""
@@ -176,8 +183,11 @@ class PatternPass(Pass):
         mode = unit.rewriter.fake_mode
         assert mode is not None
         try:
-            with mode, refused_guards(mode), torch.no_grad():
-                gm = pure_graph(of_tensors, fakes)
+            if unit.stage is Stage.pregrad:
+                gm = traced_on_fakes(of_tensors, fakes, mode)
+            else:
+                with mode, refused_guards(mode), torch.no_grad():
+                    gm = pure_graph(of_tensors, fakes)
         except NeedsGuard as error:
             raise DraftRefused("it would need a guard on a size") from error
         except FAKE_ERRORS as error:
