@@ -2,7 +2,11 @@
 
 import pytest
 import torch
+from torch import nn
+from torch._guards import TracingContext
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.checkpoint import checkpoint
 
 from xpu_graph import XpuGraphConfig
@@ -18,7 +22,8 @@ from xpu_graph.torch_compat import NotLowered
 class Backend:
     """Compiles what is made of every Dynamo graph, whether a pass changed it or not."""
 
-    def __init__(self):
+    def __init__(self, lowers=True):
+        self.lowers = lowers
         self.graphs, self.reasons, self.notes = [], [], []
 
     def __call__(self, gm, inputs):
@@ -27,13 +32,15 @@ class Backend:
             inputs,
             XpuGraphConfig(),
             lambda unit: boxed_entry(SerializableGraphModule(unit.gm)),
-            before_autograd=self.lower,
+            before_autograd=self.lower if self.lowers else None,
         )
 
     def lower(self, gm, inputs, name):
-        text = str(gm.graph)
+        text, env = str(gm.graph), TracingContext.get().fake_mode.shape_env
+        guards = len(env.guards) if env is not None else 0
         try:
             lowered = lower(gm, inputs, name)
+            assert env is None or len(env.guards) == guards
         except NotLowered as reason:
             self.reasons.append(str(reason))
             return gm
@@ -271,3 +278,166 @@ def test_same_as_eager(program, dynamic):
     assert not backend.reasons
     assert not backend.notes
     assert backend.graphs
+
+
+def test_composite_operators_are_whole():
+    (graph,) = check(composite, make).graphs
+    assert {"aten.linear.default", "aten.layer_norm.default", "aten.softmax.int"} <= {
+        *targets(graph)
+    }
+
+
+def test_regions_are_looked_into():
+    graphs = check(nested_checkpoints, make).graphs
+    assert ["aten.sin.default" in targets(graph) for graph in graphs] == [False, False, True]
+    assert "tag_activation_checkpoint" in targets(graphs[1])
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_a_model_with_buffers(dynamic):
+    def sides(compile_):
+        torch.manual_seed(0)
+        model = nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Dropout(0.3)
+        )
+        call = compile_(model)
+        results = []
+        for size in (6, 8):
+            x = torch.randn(size, 3, 5, 5)
+            torch.manual_seed(1)
+            result = call(x)
+            result.square().sum().backward()
+            results.append(result.detach())
+        return results, [p.grad for p in model.parameters()], list(model.buffers())
+
+    torch.compiler.reset()
+    backend = Backend()
+    got = sides(lambda model: torch.compile(model, backend=backend, dynamic=dynamic))
+    assert_same(got, sides(lambda model: model), bitwise=False, rtol=1e-4, atol=1e-5)
+    assert not backend.reasons
+    assert "aten.batch_norm.default" in targets(backend.graphs[0])
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_autocast_around_the_program(enabled):
+    def results(lowers):
+        torch.compiler.reset()
+        backend = Backend(lowers)
+        call = torch.compile(autocast, backend=backend, fullgraph=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            found = run(call, make)
+        assert bool(backend.graphs) == lowers
+        return found
+
+    assert_same(results(True), results(False))
+
+
+def known_at_run_time(a, b, w, c):
+    return a * (c > 0).nonzero().sum()
+
+
+def differentiates(a, b, w, c):
+    return torch.func.grad(lambda x: (x * b).sin().sum())(a) * w.sum()
+
+
+def maps(a, b, w, c):
+    return torch.vmap(lambda x, y: x.sin() * y)(a, b)
+
+
+def chooses_kernels(a, b, w, c):
+    with sdpa_kernel(SDPBackend.MATH):
+        return attention(a, b, w, c)
+
+
+REFUSED = {
+    known_at_run_time: "a size is known at run time only",
+    differentiates: "would leave no trace",
+    maps: "functorch",
+    chooses_kernels: "would leave no trace",
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"), REFUSED.items(), ids=[program.__name__ for program in REFUSED]
+)
+def test_not_used_where_something_could_get_lost(program, reason):
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        backend = check(program, make, fullgraph=True)
+    assert not backend.graphs
+    assert reason in backend.reasons[0]
+
+
+def test_tensors_of_other_kinds():
+    def twice(x, y):
+        return x.sin() * y
+
+    torch.compiler.reset()
+    backend = Backend()
+    x = TwoTensor(torch.randn(3), torch.randn(3)).requires_grad_()
+    y = torch.randn(3)
+    torch.compile(twice, backend=backend)(x, y).sum().backward()
+    assert_same(x.grad.a, (x.detach().a.cos() * y), bitwise=False, rtol=1e-5, atol=1e-6)
+    assert backend.reasons == ["it computes with a TwoTensor"]
+
+
+def test_inference_is_left_alone():
+    torch.compiler.reset()
+    backend = Backend()
+    compiled = torch.compile(composite, backend=backend)
+    with torch.no_grad():
+        compiled(*make())
+    compiled(*(x.detach() for x in make()))
+    assert not backend.graphs
+    assert not backend.reasons
+    torch.compile(lambda x: x.detach() * 2, backend=backend)(make()[0])
+    assert backend.reasons == ["nothing needs a gradient"]
+
+
+def test_gradients_that_the_program_switches_on():
+    def program(x, y):
+        with torch.enable_grad():
+            return (x.sin() * y).sum()
+
+    torch.compiler.reset()
+    backend = Backend()
+    x, y = (t.detach().requires_grad_() for t in make()[:2])
+    with torch.no_grad():
+        torch.compile(program, backend=backend)(x, y).backward()
+    assert_same(x.grad, (x.cos() * y).detach(), bitwise=False, rtol=1e-5, atol=1e-6)
+    assert backend.graphs
+
+
+def test_a_failure_leaves_nothing_switched_on():
+    def fails(x):
+        raise ValueError("no fakes")
+
+    with torch.library._scoped_library("pregrad_test", "FRAGMENT") as library:
+        library.define("fragile(Tensor x) -> Tensor")
+        library.impl("fragile", lambda x: x.clone(), "CPU")
+        fails_now = [False]
+
+        def fake(x):
+            return fails(x) if fails_now[0] else torch.empty_like(x)
+
+        library.impl("fragile", fake, "Meta")
+
+        class Fragile(Backend):
+            def lower(self, gm, inputs, name):
+                fails_now[0] = True
+                try:
+                    return super().lower(gm, inputs, name)
+                finally:
+                    fails_now[0] = False
+
+        def program(x):
+            with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+                scale = torch.ops.pregrad_test.fragile(x.detach())
+            return x * scale
+
+        torch.compiler.reset()
+        backend = Fragile()
+        x = make()[0]
+        torch.compile(program, backend=backend)(x).sum().backward()
+    assert "ValueError: no fakes" in backend.reasons[0]
+    assert not torch.is_autocast_enabled("cpu")
+    assert torch.is_grad_enabled()

@@ -167,7 +167,9 @@ def _lower_regions(gm: fx.GraphModule, lowered: Lowered, unit: Unit, mode: FakeT
     for node, name in list(_checkpoints(unit.gm.graph)):
         body = attribute(unit.gm, name)
         given = node.args[1:]
-        fakes = [_alias(v.meta["val"], mode) if isinstance(v, fx.Node) else v for v in given]
+        fakes = [
+            torch_compat.another(v.meta["val"]) if isinstance(v, fx.Node) else v for v in given
+        ]
         try:
             if regions.at(node) != Region(gradients=True):
                 raise NotLowered("it stands where autocast is on, or gradients are off")
@@ -192,11 +194,3 @@ def _checkpoints(graph: fx.Graph) -> Iterator[tuple[fx.Node, str]]:
             same = [n for n in graph.find_nodes(op="get_attr") if n.target == holder.target]
             if same == [holder] and list(holder.users) == [node]:
                 yield node, str(holder.target)
-
-
-def _alias(value: Any, mode: FakeTensorMode) -> Any:
-    """The same memory in an object of its own, as tracing may change what it is given."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    with mode:
-        return value.detach()

@@ -154,6 +154,8 @@ def _shared(node: fx.Node, value: Any) -> list[list[fx.Node]]:
 
 def _is_checkable(node: fx.Node) -> bool:
     """Whether running the operator on fakes again is free of effects and of new symbols."""
+    if torch.Tag.data_dependent_output in getattr(node.target, "tags", ()):
+        return False
     return effects.is_deterministic(node) and all(
         graph_facts.is_static(tensor)
         for used in (node, *node.all_input_nodes)

@@ -170,7 +170,7 @@ def trace_before_autograd(gm: fx.GraphModule, fakes: Sequence[Any], mode: FakeTe
         around.enter_context(enable_python_dispatcher())
         if any(map(_is_symbolic, fakes)):
             # Whether operators ask has to be seen apart: recording asks for itself, in vain.
-            copies = [v.detach() if isinstance(v, torch.Tensor) else v for v in fakes]
+            copies = [another(v) for v in fakes]
             with refused_guards(mode), torch.set_grad_enabled(torch.is_grad_enabled()):
                 runner = _Runner(gm)
                 try:
@@ -181,6 +181,17 @@ def trace_before_autograd(gm: fx.GraphModule, fakes: Sequence[Any], mode: FakeTe
         around.enter_context(preserve_node_meta())
         lowered = pre_dispatch(run, fakes)
     return Trace(lowered, outputs, written)
+
+
+def another(value: Any) -> Any:
+    """The same memory in an object of its own, as running a graph may change what it is given.
+
+    What stands for a Python number stays, since a copy would not know the number.
+    """
+    if not isinstance(value, FakeTensor) or value.item_memo is not None:
+        return value
+    with value.fake_mode:
+        return value.detach()
 
 
 def _is_symbolic(value: Any) -> bool:
@@ -306,7 +317,7 @@ def _like(example: torch.Tensor) -> torch.Tensor:
 
 def _name_of(target: Any) -> str:
     module = getattr(target, "__module__", None)
-    name = getattr(target, "__qualname__", None) or str(target)
+    name = getattr(target, "__name__", None) or str(target)
     return f"{module}.{name}" if module else name
 
 

@@ -1,4 +1,4 @@
-"""Patterns for training: found before differentiation, so that the replacement is differentiated."""
+"""Patterns for training: found before differentiation, so that replacements are differentiated."""
 
 import pytest
 import torch
@@ -140,17 +140,6 @@ def test_a_composite_operator_in_place_of_a_formula(dynamic):
     assert backward.before["aten.native_layer_norm_backward.default"] == 2
 
 
-PROGRAMS = {
-    "plain": lambda x, y: functional.silu(x) * y,
-    "other order": lambda x, y: y * functional.silu(x),
-    "inside": lambda x, y: (y.sin() * functional.silu(x * 1)).sum(0) + 1,
-    "of views": lambda x, y: (functional.silu(x.view(2, 16)) * y.view(2, 16))[1:].t(),
-    "of doubles": lambda x, y: functional.silu(x.double()) * y.double(),
-    "under autocast": lambda x, y: _under_autocast(x, y),
-    "beside a region without gradients": lambda x, y: _beside_no_grad(x, y),
-}
-
-
 def _under_autocast(x, y):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         return functional.silu(x) * y
@@ -160,6 +149,17 @@ def _beside_no_grad(x, y):
     with torch.no_grad():
         scale = x.sum()
     return functional.silu(x * scale) * y
+
+
+PROGRAMS = {
+    "plain": lambda x, y: functional.silu(x) * y,
+    "other order": lambda x, y: y * functional.silu(x),
+    "inside": lambda x, y: (y.sin() * functional.silu(x * 1)).sum(0) + 1,
+    "of views": lambda x, y: (functional.silu(x.view(2, 16)) * y.view(2, 16))[1:].t(),
+    "of doubles": lambda x, y: functional.silu(x.double()) * y.double(),
+    "under autocast": _under_autocast,
+    "beside a region without gradients": _beside_no_grad,
+}
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
@@ -175,3 +175,389 @@ def test_a_custom_operator_with_a_formula(operators, program, dynamic):
 def test_gradients_are_those_of_the_formula(operators):
     register_plugin_pattern(swiglu, (X, Y), operators.five, "none", is_training=True)
     assert applied(trained(swiglu, X, Y, factor=5), swiglu) == 1
+
+
+# --- left alone, with a reason ---
+
+
+def wave(x, y):
+    return torch.sin(x) * torch.cos(y)
+
+
+def instead_of_wave(x, y):
+    return (torch.sin(x + y) + torch.sin(x - y)) / 2
+
+
+def mix(x, y):
+    return x * 2 + y * 3
+
+
+def instead_of_mix(x, y):
+    return torch.add(x + x, y, alpha=3)
+
+
+def written_between(a, y):
+    x = a * 1
+    x.mul_(2)
+    s = x * 2
+    x.view(-1).add_(1)
+    return s + x * 3
+
+
+def written_through_another_view(a, y):
+    x = a * 1
+    view = x.view(-1)
+    s = x * 2
+    view[2:4].mul_(3)
+    return s + x * 3
+
+
+def written_inside(x, y):
+    s = x * 2
+    s.add_(1)
+    return s + y * 3
+
+
+def written_inside_through_a_view(x, y):
+    s = x * 2
+    s[0].add_(1)
+    return s + y * 3
+
+
+def written_afterwards(x, y):
+    z = x * 1
+    out = z * 2 + y * 3
+    z.add_(1)
+    return out, z
+
+
+def result_is_written_to(x, y):
+    out = x * 2 + y * 3
+    out.add_(1)
+    return out
+
+
+def statistics_are_written_to(x, y):
+    """The schema of ``aten.batch_norm`` does not say that it writes to what it keeps."""
+    mean, variance = torch.zeros(8), torch.ones(8)
+    s = mean * 2
+    normed = functional.batch_norm(x, mean, variance, training=True)
+    return normed * (s + mean * 3)
+
+
+def gradients_go_off(x, y):
+    s = torch.sin(x)
+    with torch.no_grad():
+        out = s * torch.cos(y)
+    return out + x * y
+
+
+def gradients_are_off(x, y):
+    with torch.no_grad():
+        out = torch.sin(x) * torch.cos(y)
+    return out * x * y
+
+
+def autocast_begins(x, y):
+    s = torch.sin(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return s * torch.cos(y)
+
+
+def autocast_ends(x, y):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        s = torch.sin(x)
+    return s * torch.cos(y)
+
+
+def read_elsewhere(x, y):
+    s = torch.sin(x)
+    return s * torch.cos(y), s.exp()
+
+
+def returned(x, y):
+    c = torch.cos(y)
+    return torch.sin(x) * c, c
+
+
+def in_a_checkpointed_region_too(x, y):
+    s = torch.sin(x)
+    return s * torch.cos(y), checkpoint(torch.exp, s, use_reentrant=False)
+
+
+def detached_between(x, y):
+    return torch.sin(x).detach() * torch.cos(y)
+
+
+LEFT = {
+    gradients_go_off: "both sides of an operator with an effect",
+    gradients_are_off: "gradients are off there",
+    autocast_begins: "both sides of an operator with an effect",
+    autocast_ends: "both sides of an operator with an effect",
+    read_elsewhere: "something else reads a value inside",
+    returned: "something else reads a value inside",
+    in_a_checkpointed_region_too: "something else reads a value inside",
+    detached_between: "",
+    written_between: "a read would move across a write",
+    written_through_another_view: "a read would move across a write",
+    written_inside: "",
+    written_inside_through_a_view: "something else reads a value inside",
+    written_afterwards: "a read would move across a write",
+    result_is_written_to: "something writes to a value inside",
+    statistics_are_written_to: "a read would move across a write",
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"), LEFT.items(), ids=[program.__name__ for program in LEFT]
+)
+def test_left_alone(program, reason):
+    pattern, replacement = (wave, instead_of_wave)
+    if "written" in program.__name__:
+        pattern, replacement = (mix, instead_of_mix)
+    register_plugin_pattern(pattern, (X, Y), replacement, "none", is_training=True, verify=True)
+    graphs = trained(program, X, Y)
+    assert pregrad(graphs)
+    assert not applied(graphs, pattern)
+    assert reason in reasons(graphs, pattern)
+
+
+def test_an_inference_graph_is_left_alone(operators):
+    register_plugin_pattern(swiglu, (X, Y), operators.swiglu, "none", is_training=True)
+    torch.compiler.reset()
+    backend = backend_for()
+    with torch.no_grad():
+        torch.compile(swiglu, backend=backend)(*leaves(X, Y))
+    torch.compile(swiglu, backend=backend)(X, Y)
+    torch.compile(lambda x, y: swiglu(x, y).detach(), backend=backend)(*leaves(X, Y))
+    assert len(backend.reports) == 3
+    for report in backend.reports:
+        assert [graph.stage for graph in report.graphs] == ["inference"]
+        assert name_of(swiglu) not in report.graphs[0].passes
+
+
+def test_no_pattern_no_stage():
+    register_plugin_pattern(swiglu, (X, Y), lambda gate, up: gate * gate.sigmoid() * up, "none")
+    graphs = trained(swiglu, X, Y)
+    assert [graph.stage for graph in graphs] == ["joint", "forward", "backward"]
+
+
+def test_a_program_without_a_hit_is_as_before():
+    def keys():
+        backend = backend_for(XpuGraphMemoryCache())
+        graphs = trained(lambda x, y: (x.tan() * y).view(-1)[1:], X, Y, backend=backend)
+        return [graph.key for graph in graphs if graph.key]
+
+    before = keys()
+    register_plugin_pattern(wave, (X, Y), instead_of_wave, "none", is_training=True)
+    assert len(before) == 2
+    assert keys() == before
+
+
+# --- the rest of a training program ---
+
+
+class Model(nn.Module):
+    def __init__(self, checkpointed=False):
+        super().__init__()
+        self.gate, self.up, self.down = nn.Linear(8, 16), nn.Linear(8, 16), nn.Linear(16, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.checkpointed = checkpointed
+
+    def block(self, x):
+        return self.down(swiglu(self.gate(x), self.up(x)))
+
+    def forward(self, x):
+        x = self.norm(x)
+        if self.checkpointed:
+            x = x + checkpoint(self.block, x, use_reentrant=False)
+        else:
+            x = x + self.block(x)
+        return functional.dropout(x, 0.2, self.training)
+
+
+def learned(model, call, steps):
+    optimiser = torch.optim.AdamW(model.parameters(), lr=0.01)
+    torch.manual_seed(5)
+    data = torch.randn(steps, 6, 8)
+    losses = []
+    for x in data:
+        optimiser.zero_grad()
+        loss = call(x).square().mean()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.detach())
+    return losses, [p.detach() for p in (*model.parameters(), *model.buffers())]
+
+
+@pytest.mark.parametrize("partition_fn", ["DEFAULT", "MINCUT"])
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
+def test_ten_steps(operators, partition_fn, checkpointed):
+    register_plugin_pattern(swiglu, (X, Y), operators.swiglu, "none", is_training=True)
+    torch.compiler.reset()
+    backend = backend_for(partition_fn=partition_fn)
+    sides = []
+    for compile_ in (lambda model: torch.compile(model, backend=backend), lambda model: model):
+        torch.manual_seed(3)
+        model = Model(checkpointed)
+        sides.append(learned(model, compile_(model), 10))
+    assert_same(*sides, bitwise=False, rtol=1e-4, atol=1e-5)
+    assert applied(backend.reports[0].graphs, swiglu) == 1
+
+
+def test_around_a_checkpointed_region():
+    """It is known not to write to what it is given."""
+    register_plugin_pattern(wave, (X, Y), instead_of_wave, "none", is_training=True)
+
+    def program(x, y):
+        z = checkpoint(lambda a, b: (a.sin() @ b.t()).cos(), x, y, use_reentrant=False)
+        return z @ (torch.sin(x) * torch.cos(y))
+
+    assert applied(trained(program, X, Y), wave) == 1
+
+
+def test_fuel_stops_it(operators):
+    register_plugin_pattern(swiglu, (X, Y), operators.swiglu, "none", is_training=True)
+    graphs = trained(swiglu, X, Y, fuel=0)
+    assert "out of fuel" in reasons(graphs, swiglu)
+
+
+def test_the_interceptor_says_what_it_leaves_out(operators):
+    register_plugin_pattern(swiglu, (X, Y), operators.swiglu, "none", is_training=True)
+    (report,) = pregrad(trained(swiglu, X, Y, enable_interceptor="rtol=1e-5,atol=1e-6"))
+    assert "interceptor" in report.notes[0]
+
+
+def test_the_key_says_what_was_replaced(operators):
+    cache = XpuGraphMemoryCache()
+
+    def keys(outcome):
+        graphs = trained(swiglu, X, Y, backend=backend_for(cache))
+        kept = [graph for graph in graphs if graph.key]
+        assert [graph.cache for graph in kept] == [outcome, outcome]
+        return [graph.key for graph in kept]
+
+    plain = keys("miss")
+    with enable_plugin_patterns():
+        register_plugin_pattern(swiglu, (X, Y), operators.swiglu, "none", is_training=True)
+        replaced = keys("miss")
+        assert keys("hit") == replaced
+    assert set(plain).isdisjoint(replaced)
+    assert keys("hit") == plain
+
+
+def test_only_for_its_target_and_skipped_by_name(operators):
+    register_plugin_pattern(swiglu, (X, Y), operators.swiglu, "cpu", is_training=True)
+    assert not pregrad(trained(swiglu, X, Y))
+    deregister_plugin_patterns(swiglu)
+    register_plugin_pattern(swiglu, (X, Y), operators.swiglu, "none", is_training=True)
+    assert not pregrad(trained(swiglu, X, Y, skip_patterns=(name_of(swiglu),)))
+
+
+def test_one_for_training_and_one_for_inference(operators):
+    register_plugin_pattern(swiglu, (X, Y), operators.swiglu, "none", is_training=True)
+    register_plugin_pattern(swiglu, (X, Y), operators.no_formula, "none", postfix="inference")
+    torch.compiler.reset()
+    backend = backend_for()
+    call = torch.compile(swiglu, backend=backend)
+    with torch.no_grad():
+        call(X, Y)
+    call(*leaves(X, Y)).sum().backward()
+    inference, training = backend.reports
+    assert inference.graphs[0].passes[name_of(swiglu, "-inference")].applied == 1
+    assert applied(training.graphs, swiglu) == 1
+
+
+def test_a_constraint_decides(operators):
+    @register_this_as_plugin_pattern((X, Y), operators.swiglu, "none", is_training=True)
+    def gated(gate, up):
+        return functional.silu(gate) * up
+
+    @register_this_as_pattern_constraint
+    def is_wide(gate, up):
+        return gate.shape[-1] > 8
+
+    graphs = trained(lambda x, y: gated(x, y) + gated(x.repeat(1, 2), y.repeat(1, 2))[:, :8], X, Y)
+    assert applied(graphs, gated) == 1
+    assert "is_wide says no" in reasons(graphs, gated)
+
+
+# --- errors at registration ---
+
+
+class Tripled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, gate, up):
+        ctx.save_for_backward(gate, up)
+        return functional.silu(gate) * up
+
+    @staticmethod
+    def backward(ctx, grad):
+        gate, up = ctx.saved_tensors
+        return 3 * grad * up, 3 * grad * gate
+
+
+def half_detached(gate, up):
+    return functional.silu(gate) * up.detach()
+
+
+def without_gradients(gate, up):
+    with torch.no_grad():
+        scaled = functional.silu(gate)
+    return scaled * up
+
+
+ERRORS = {
+    "an operator without a formula": (
+        lambda ops: ops.no_formula,
+        "needs register_autograd",
+    ),
+    "another gradient": (lambda ops: ops.five, "the gradient of input 0 differs"),
+    "no gradient of one input": (
+        lambda ops: half_detached,
+        "input 1 has none in the replacement",
+    ),
+    "an autograd.Function": (lambda ops: Tripled.apply, "takes|autograd.Function"),
+    "an autograd.Function inside": (
+        lambda ops: lambda gate, up: Tripled.apply(gate, up) * 1,
+        "Tripled.*formula would be lost",
+    ),
+    "no_grad inside": (lambda ops: without_gradients, "_set_grad_enabled"),
+    "other numbers": (lambda ops: lambda gate, up: torch.tanh(gate) * up, "result 0 of the repl"),
+    "another shape": (lambda ops: lambda gate, up: up.sum() * gate.sum(), "has shape"),
+    "itself": (lambda ops: lambda gate, up: functional.silu(gate) * up + 0, "contains the pattern"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*autograd kernel was not registered")
+@pytest.mark.parametrize(("make", "message"), ERRORS.values(), ids=ERRORS)
+def test_errors(operators, make, message):
+    with pytest.raises(ConfigError, match=message):
+        register_plugin_pattern(
+            swiglu, (X, Y), make(operators), "none", is_training=True, verify=True
+        )
+
+
+@pytest.mark.filterwarnings("ignore:.*autograd kernel was not registered")
+def test_without_a_formula_nothing_is_computed_to_say_so(operators):
+    with pytest.raises(ConfigError, match="needs register_autograd"):
+        register_plugin_pattern(swiglu, (X, Y), operators.no_formula, "none", is_training=True)
+
+
+def test_a_pattern_that_has_no_gradient():
+    with pytest.raises(ConfigError, match="floating-point"):
+        register_plugin_pattern(
+            lambda x: (x + 1) * 2,
+            (torch.arange(3),),
+            lambda x: x * 2 + 2,
+            "none",
+            is_training=True,
+        )
+    with pytest.raises(ConfigError, match="have no gradients"):
+        register_plugin_pattern(
+            lambda x, y: (x > y).logical_not(),
+            (X, Y),
+            lambda x, y: (x <= y) | x.isnan() | y.isnan(),
+            "none",
+            is_training=True,
+        )

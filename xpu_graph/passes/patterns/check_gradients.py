@@ -118,7 +118,7 @@ def _compare(
         if had != has:
             raise ConfigError(
                 f"{where}: result {position} {_HAS[has]} in the replacement, and {_HAS[had]} in "
-                "the pattern; an operator of your own needs register_autograd"
+                f"the pattern{'' if has else _NEEDS}"
             )
     for position, want in found.gradients.items():
         got = instead.gradients[position]
@@ -126,7 +126,7 @@ def _compare(
             if want is not got:
                 raise ConfigError(
                     f"{where}: input {position} {_HAS[got is not None]} in the replacement, and "
-                    f"{_HAS[want is not None]} in the pattern"
+                    f"{_HAS[want is not None]} in the pattern{_NEEDS if got is None else ''}"
                 )
         elif numbers:
             try:
@@ -138,6 +138,7 @@ def _compare(
                 ) from error
 
 
+_NEEDS = "; an operator of your own needs register_autograd"
 _HAS = {True: "has a gradient", False: "has none"}
 
 
