@@ -22,10 +22,10 @@ from xpu_graph.stage import Stage, Unit
 from xpu_graph.torch_compat import (
     CHECKPOINT,
     DYNAMO_CONTROL_FLOW,
-    SET_GRAD_ENABLED,
     FakeTensorMode,
     NotLowered,
     Trace,
+    set_grad_enabled,
 )
 
 
@@ -47,7 +47,7 @@ def may_need_gradients(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
     if not any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs):
         return False
     return torch.is_grad_enabled() or any(
-        node.args == (True,) for node in gm.graph.nodes if node.target is SET_GRAD_ENABLED
+        node.args == (True,) for node in gm.graph.nodes if node.target is set_grad_enabled
     )
 
 

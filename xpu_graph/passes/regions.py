@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from xpu_graph.torch_compat import ENTER_AUTOCAST, EXIT_AUTOCAST, SET_GRAD_ENABLED
+from xpu_graph.torch_compat import enter_autocast, exit_autocast, set_grad_enabled
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class Regions:
         self._regions = [region]
         open_here: dict[fx.Node, tuple[Any, ...]] = {}
         for node in graph.nodes:
-            if node.target is SET_GRAD_ENABLED:
+            if node.target is set_grad_enabled:
                 region = Region(bool(node.args[0]), region.autocasts)
-            elif node.target is ENTER_AUTOCAST:
+            elif node.target is enter_autocast:
                 open_here[node] = node.args
                 region = Region(region.gradients, tuple(open_here.values()))
-            elif node.target is EXIT_AUTOCAST:
+            elif node.target is exit_autocast:
                 del open_here[node.args[0]]
                 region = Region(region.gradients, tuple(open_here.values()))
             else:

@@ -33,11 +33,9 @@ from typing_extensions import override
 
 from xpu_graph.torch_compat.guards import refused_guards, suppressed_guards
 
-SET_GRAD_ENABLED: Any = torch._C._set_grad_enabled
-ENTER_AUTOCAST: Any = _enter_autocast
-EXIT_AUTOCAST: Any = _exit_autocast
-SWITCHES = (SET_GRAD_ENABLED, ENTER_AUTOCAST, EXIT_AUTOCAST)
-"""Calls that say under what conditions those after them run."""
+set_grad_enabled: Any = torch._C._set_grad_enabled
+enter_autocast: Any = _enter_autocast
+exit_autocast: Any = _exit_autocast
 
 CHECKPOINT: Any = torch.ops.higher_order.tag_activation_checkpoint
 
@@ -222,10 +220,10 @@ class _Runner(fx.Interpreter):
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(target, HigherOrderOperator):
             return self._opaque(target, args, kwargs)
-        if target is ENTER_AUTOCAST:  # under a tracing mode it would be recorded, and not done
+        if target is enter_autocast:  # under a tracing mode it would be recorded, and not done
             self._autocasts.append(torch.autocast(*args, **kwargs))
             return self._autocasts[-1].__enter__()  # type: ignore[no-untyped-call]
-        if target is EXIT_AUTOCAST:
+        if target is exit_autocast:
             if not self._autocasts or args[0] is not self._autocasts[-1]:
                 raise NotLowered("autocast regions overlap")
             return self._autocasts.pop().__exit__(None, None, None)
