@@ -1,7 +1,13 @@
 """Patterns for training: found before differentiation, so that replacements are differentiated."""
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -444,6 +450,99 @@ def test_the_key_says_what_was_replaced(operators):
         assert keys("hit") == replaced
     assert set(plain).isdisjoint(replaced)
     assert keys("hit") == plain
+
+
+PROCESS = """
+import json, sys
+import torch
+from torch.nn import functional
+from xpu_graph import XpuGraph, XpuGraphConfig, XpuGraphLocalCache, register_plugin_pattern
+
+def layer_norm(x, w, eps):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + eps) * w
+
+def whole(x, w, eps):
+    return functional.layer_norm(x, (x.shape[-1],), w, None, eps)
+
+x, w = torch.arange(32.0).view(4, 8).cos(), torch.ones(8, requires_grad=True)
+register_plugin_pattern(layer_norm, (x, w, 1e-5), whole, "none", is_training=True, verify=True)
+backend = XpuGraph(XpuGraphConfig(), XpuGraphLocalCache(sys.argv[1]))
+torch.compile(layer_norm, backend=backend)(x, w, 1e-4).square().sum().backward()
+graphs = backend.reports[-1].graphs
+found = graphs[0].passes["__main__-layer_norm"].applied
+kept = [(graph.cache, graph.key) for graph in graphs if graph.key]
+print(json.dumps([found, kept, w.grad.tolist()]))
+"""
+
+
+def test_a_second_process_starts_warm(tmp_path):
+    first, second = (
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-c", PROCESS, str(tmp_path / "cache")],
+                env={**os.environ, "PYTHONHASHSEED": seed},
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout.splitlines()[-1]
+        )
+        for seed in ("1", "2")
+    )
+    assert first[0] == second[0] == 1
+    assert [cache for cache, _ in first[1]] == ["miss", "miss"]
+    assert [cache for cache, _ in second[1]] == ["hit", "hit"]
+    assert [key for _, key in first[1]] == [key for _, key in second[1]]
+    assert first[2] == second[2]
+
+
+@pytest.fixture
+def process_group():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+class Wide(Model):
+    """With layers that fill a bucket each."""
+
+    def __init__(self):
+        super().__init__()
+        self.enter = nn.Sequential(nn.Linear(8, 600), nn.Linear(600, 600), nn.Linear(600, 8))
+
+    def forward(self, x):
+        return super().forward(self.enter(x))
+
+
+def test_a_graph_that_was_split_for_ddp_is_left_alone(operators, process_group):
+    register_plugin_pattern(swiglu, (X, Y), operators.swiglu, "none", is_training=True)
+    torch.compiler.reset()
+    backend = backend_for()
+    sides = []
+    for compile_ in (lambda model: torch.compile(model, backend=backend), lambda model: model):
+        torch.manual_seed(3)
+        wrapped = nn.parallel.DistributedDataParallel(Wide(), bucket_cap_mb=1)
+        sides.append(learned(wrapped, compile_(wrapped), 2))
+    assert_same(*sides, bitwise=False, rtol=1e-4, atol=1e-4)
+    reports = [g for report in backend.reports for g in pregrad(report.graphs)]
+    assert len(reports) > 1
+    assert all("split the graph for DDP" in report.notes[0] for report in reports)
+
+
+def test_with_compiled_autograd(operators):
+    register_plugin_pattern(swiglu, (X, Y), operators.swiglu, "none", is_training=True)
+    torch.compiler.reset()
+    backend = backend_for()
+
+    def step(x, y):
+        with torch._dynamo.compiled_autograd._enable(torch.compile(backend=backend)):
+            torch.compile(swiglu, backend=backend)(x, y).square().sum().backward()
+        return x.grad, y.grad
+
+    got = step(*leaves(X, Y))
+    _, want = differentiated(swiglu, leaves(X, Y))
+    assert_same(list(got), want, bitwise=False, rtol=1e-5, atol=1e-5)
+    assert applied([g for report in backend.reports for g in report.graphs], swiglu) == 1
 
 
 def test_only_for_its_target_and_skipped_by_name(operators):
