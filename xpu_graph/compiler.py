@@ -23,6 +23,7 @@ from xpu_graph.debug.interceptor import Interceptor
 from xpu_graph.debug.logs import configure_logs
 from xpu_graph.debug.report import (
     KEPT_REPORTS,
+    PARTS_ARE_KEPT,
     CompileReport,
     GraphReport,
     count_calls,
@@ -41,10 +42,9 @@ from xpu_graph.fx import shallow_copy
 from xpu_graph.keeper import Keeper
 from xpu_graph.passes import DEFAULT_PASSES, Pipeline, split_constant_part
 from xpu_graph.passes.patterns import plugin_patterns
-from xpu_graph.pregrad import finished, lower
+from xpu_graph.pregrad import rewritten
 from xpu_graph.runtime import boxed_entry, named_errors
 from xpu_graph.stage import Stage, Unit
-from xpu_graph.torch_compat import NotLowered
 
 _T = TypeVar("_T")
 log = logging.getLogger(__name__)
@@ -53,8 +53,6 @@ configure_logs()
 _lock = threading.Lock()
 """Held while counts and derived backends change; never while compiling."""
 
-
-_PARTS_ARE_KEPT = "not kept, since its two parts are"
 
 _TRAINING = (
     "%s needs gradients, and %s: it runs without the vendor compiler; call under torch.no_grad() "
@@ -212,39 +210,20 @@ class XpuGraph:
         """Run the passes that serve the stage before differentiation, if there are any."""
         if not self._pipeline.serves(Stage.pregrad):
             return gm
-        told = GraphReport(name, Stage.pregrad.value, cache=_PARTS_ARE_KEPT)
-        if self._tolerances is not None:
-            told.notes.append("not changed: the interceptor compares what is made of it")
-            report.graphs.append(told)
-            return gm
-        try:
-            with told.timed("lowering"):
-                lowered = lower(gm, inputs, name)
-        except NotLowered as reason:
-            told.notes.append(f"not changed: {reason}")
-            report.graphs.append(told)
-            return gm
-        if lowered is None:
-            return gm
-        told.notes += lowered.notes
-        for unit in lowered.units:
-            if unit is not lowered.units[0]:
-                told = GraphReport(unit.name, unit.stage.value, cache=_PARTS_ARE_KEPT)
-            report.graphs.append(told)
-            with named_errors(f"compiling {unit.name}", XpuGraphError), told.timed("passes"):
-                self._pipeline.run(unit, watchers(self.config, told, self._fuel))
-        if not any(unit.rewriter.applied for unit in lowered.units):
-            return gm
-        return finished(gm, lowered)
+        return rewritten(gm, inputs, name, self._run_passes, report.graphs)
 
     def _improve(self, unit: Unit, report: CompileReport) -> None:
         """Run the passes that serve joint graphs; what is cut from one is compiled, and kept."""
         if not self._pipeline.passes_for(unit):
             return
-        told = GraphReport(unit.name, unit.stage.value, cache=_PARTS_ARE_KEPT)
+        told = GraphReport(unit.name, unit.stage.value, cache=PARTS_ARE_KEPT)
         report.graphs.append(told)
+        self._run_passes(unit, told)
+
+    def _run_passes(self, unit: Unit, told: GraphReport) -> None:
+        """Run the passes over a graph that others will be made of."""
         if self._tolerances is not None:
-            told.notes.append("not changed: the interceptor compares what was cut from it")
+            told.notes.append("not changed: the interceptor compares what is made of it")
             return
         with named_errors(f"compiling {unit.name}", XpuGraphError), told.timed("passes"):
             self._pipeline.run(unit, watchers(self.config, told, self._fuel))

@@ -7,7 +7,7 @@ Dynamo's own graph goes on, and the report says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from xpu_graph import torch_compat
+from xpu_graph.debug.report import PARTS_ARE_KEPT, GraphReport
 from xpu_graph.fx import attribute, output_leaves, tensors_in, value_difference
 from xpu_graph.passes.regions import Region, Regions
 from xpu_graph.stage import Stage, Unit
@@ -49,6 +50,46 @@ def may_need_gradients(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
     return torch.is_grad_enabled() or any(
         node.args == (True,) for node in gm.graph.nodes if node.target is set_grad_enabled
     )
+
+
+def rewritten(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    name: str,
+    run: Callable[[Unit, GraphReport], object],
+    reports: list[GraphReport],
+) -> fx.GraphModule:
+    """Let passes change a program before it is differentiated.
+
+    Args:
+        gm: the Dynamo graph.
+        inputs: its real inputs.
+        name: begins the names of the units.
+        run: runs the passes over one of them.
+        reports: what was done is told there, one a unit.
+
+    Returns:
+        What AOTAutograd is to be given: ``gm`` itself where nothing was rewritten.
+    """
+    told = GraphReport(name, Stage.pregrad.value, cache=PARTS_ARE_KEPT)
+    try:
+        with told.timed("lowering"):
+            lowered = lower(gm, inputs, name)
+    except NotLowered as reason:
+        told.notes.append(f"not changed: {reason}")
+        reports.append(told)
+        return gm
+    if lowered is None:
+        return gm
+    told.notes += lowered.notes
+    others = [
+        GraphReport(unit.name, unit.stage.value, cache=PARTS_ARE_KEPT) for unit in lowered.units[1:]
+    ]
+    reports += [told, *others]
+    for unit, its in zip(lowered.units, (told, *others), strict=True):
+        run(unit, its)
+    records = [record for its in (told, *others) for record in its.passes.values()]
+    return finished(gm, lowered) if any(record.applied for record in records) else gm
 
 
 def lower(gm: fx.GraphModule, inputs: Sequence[Any], name: str) -> Lowered | None:
