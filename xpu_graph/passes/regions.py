@@ -54,7 +54,7 @@ class Regions:
                 open_here[node] = node.args
                 region = Region(region.gradients, tuple(open_here.values()))
             elif node.target is exit_autocast:
-                del open_here[node.args[0]]
+                open_here.pop(node.args[0], None)
                 region = Region(region.gradients, tuple(open_here.values()))
             else:
                 continue

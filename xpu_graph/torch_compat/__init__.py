@@ -39,18 +39,20 @@ from xpu_graph.torch_compat.modes import (
     no_dispatch_modes,
 )
 from xpu_graph.torch_compat.predispatch import (
-    CHECKPOINT,
-    NotLowered,
     Trace,
     another,
     copy_dynamo_metadata,
-    enter_autocast,
-    exit_autocast,
     fake_inputs,
     pre_dispatch,
-    set_grad_enabled,
     trace_before_autograd,
     traced_on_fakes,
+)
+from xpu_graph.torch_compat.replay import (
+    CHECKPOINT,
+    NotLowered,
+    enter_autocast,
+    exit_autocast,
+    set_grad_enabled,
 )
 from xpu_graph.torch_compat.shapes import (
     evaluate_shape_guards,

@@ -17,31 +17,14 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import ConstantSource
 from torch._dynamo.utils import preserve_rng_state
 from torch._guards import TracingContext
-from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
-from torch.fx.experimental.proxy_tensor import (
-    disable_proxy_modes_tracing,
-    get_proxy_mode,
-    make_fx,
-    track_tensor_tree,
-)
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from typing_extensions import override
 
 from xpu_graph.torch_compat.guards import refused_guards, suppressed_guards
-
-set_grad_enabled: Any = torch._C._set_grad_enabled
-enter_autocast: Any = _enter_autocast
-exit_autocast: Any = _exit_autocast
-
-CHECKPOINT: Any = torch.ops.higher_order.tag_activation_checkpoint
-
-
-class NotLowered(Exception):
-    """A graph cannot be traced without a doubt; the message is the reason, as half a sentence."""
+from xpu_graph.torch_compat.replay import NUMBERS, SYMBOLIC, NotLowered, Runner, Tracer
 
 
 def pre_dispatch(
@@ -99,7 +82,7 @@ def fake_inputs(inputs: Sequence[Any]) -> tuple[FakeTensorMode, list[Any]]:
         if is_traceable_wrapper_subclass(value):
             raise NotLowered(f"an input is a {type(value).__name__}")
         if not isinstance(value, torch.Tensor):
-            if isinstance(value, _NUMBERS):
+            if isinstance(value, NUMBERS):
                 return value
             raise NotLowered(f"an input is a {type(value).__name__}, no tensor")
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
@@ -111,10 +94,6 @@ def fake_inputs(inputs: Sequence[Any]) -> tuple[FakeTensorMode, list[Any]]:
 
     with mode:
         return mode, [fake(value) for value in inputs]
-
-
-_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_NUMBERS = (bool, int, float, complex, *_SYMBOLIC)
 
 
 @dataclass(frozen=True)
@@ -152,11 +131,7 @@ def trace_before_autograd(gm: fx.GraphModule, fakes: Sequence[Any], mode: FakeTe
     def run(*arguments: Any) -> Any:
         tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
         versions = [tensor._version for tensor in tensors]
-        runner = _Tracer(gm)
-        try:
-            returned = runner.run(*arguments)
-        finally:
-            runner.leave_autocast()
+        returned = Tracer(gm).finish(*arguments)
         outputs[:] = pytree.tree_leaves(returned)
         written[:] = [t for t, old in zip(tensors, versions, strict=True) if t._version != old]
         return returned
@@ -170,11 +145,7 @@ def trace_before_autograd(gm: fx.GraphModule, fakes: Sequence[Any], mode: FakeTe
             # Whether operators ask has to be seen apart: recording asks for itself, in vain.
             copies = [another(v) for v in fakes]
             with refused_guards(mode), torch.set_grad_enabled(torch.is_grad_enabled()):
-                runner = _Runner(gm)
-                try:
-                    runner.run(*copies)
-                finally:
-                    runner.leave_autocast()
+                Runner(gm).finish(*copies)
         around.enter_context(suppressed_guards(mode))
         around.enter_context(preserve_node_meta())
         lowered = pre_dispatch(run, fakes)
@@ -195,128 +166,7 @@ def another(value: Any) -> Any:
 def _is_symbolic(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return bool(value._has_symbolic_sizes_strides)
-    return isinstance(value, _SYMBOLIC)
-
-
-class _Runner(fx.Interpreter):
-    """Runs a Dynamo graph on fake values."""
-
-    def __init__(self, gm: fx.GraphModule) -> None:
-        super().__init__(gm)
-        self._autocasts: list[torch.autocast] = []
-        self._current: fx.Node
-
-    def leave_autocast(self) -> None:
-        """End what the graph began and did not end; only where it failed."""
-        while self._autocasts:
-            self._autocasts.pop().__exit__(None, None, None)
-
-    @override
-    def run_node(self, n: fx.Node) -> Any:
-        self._current = n
-        return super().run_node(n)
-
-    @override
-    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if isinstance(target, HigherOrderOperator):
-            return self._opaque(target, args, kwargs)
-        if target is enter_autocast:  # under a tracing mode it would be recorded, and not done
-            self._autocasts.append(torch.autocast(*args, **kwargs))
-            return self._autocasts[-1].__enter__()  # type: ignore[no-untyped-call]
-        if target is exit_autocast:
-            if not self._autocasts or args[0] is not self._autocasts[-1]:
-                raise NotLowered("autocast regions overlap")
-            return self._autocasts.pop().__exit__(None, None, None)
-        if "functorch" in (getattr(target, "__module__", None) or ""):
-            raise NotLowered(f"it calls {_name_of(target)}")
-        return super().call_function(target, args, kwargs)
-
-    @override
-    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        raise NotLowered(f"it calls the module {target}")
-
-    @override
-    def get_attr(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        value = super().get_attr(target, args, kwargs)
-        if not isinstance(value, fx.GraphModule):
-            raise NotLowered(f"it holds {target}, a {type(value).__name__}")
-        return value
-
-    def _opaque(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Results of a higher-order operator, laid out as Dynamo says."""
-        node = self._current
-        example = _example_of(node)
-        if any(is_traceable_wrapper_subclass(tensor) for tensor in _tensors(example)):
-            raise NotLowered(f"{target} returns a tensor of another kind")
-        given = _tensors([_example_of(used) for used in node.all_input_nodes])
-        memory = {tensor.untyped_storage()._cdata for tensor in given}
-        if any(tensor.untyped_storage()._cdata in memory for tensor in _tensors(example)):
-            raise NotLowered(f"{target} returns a view of what it is given")
-        return pytree.tree_map_only(torch.Tensor, _like, example)
-
-
-class _Tracer(_Runner):
-    """Does it under a tracing mode, so that everything is recorded."""
-
-    @override
-    def run_node(self, n: fx.Node) -> Any:
-        recorded = _proxy_mode().tracer.graph
-        before = len(recorded.nodes)
-        result = super().run_node(n)
-        if n.op in ("call_function", "call_method") and len(recorded.nodes) == before:
-            leaves = pytree.tree_leaves(result)
-            if not any(isinstance(leaf, (torch.Tensor, *_NUMBERS)) for leaf in leaves):
-                raise NotLowered(f"{_name_of(n.target)} would leave no trace")
-        return result
-
-    @override
-    def get_attr(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        value = super().get_attr(target, args, kwargs)
-        _proxy_mode().tracer.root.register_module(target, value)
-        return value
-
-    @override
-    def _opaque(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        tracer = _proxy_mode().tracer
-        proxies = pytree.tree_map(tracer.unwrap_proxy, (args, kwargs))
-        proxy = tracer.create_proxy("call_function", target, *proxies)
-        with disable_proxy_modes_tracing():
-            result = super()._opaque(target, args, kwargs)
-        return track_tensor_tree(result, proxy, constant=None, tracer=tracer)
-
-
-def _proxy_mode() -> Any:
-    mode = get_proxy_mode()
-    assert mode is not None  # it is traced
-    return mode
-
-
-def _example_of(node: fx.Node) -> Any:
-    return node.meta.get("example_value")
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
-def _like(example: torch.Tensor) -> torch.Tensor:
-    """A tensor of that geometry and memory of its own, not a leaf where it has a gradient."""
-    if example.layout != torch.strided:
-        raise NotLowered("a higher-order operator returns a sparse tensor")
-    made = torch.empty_strided(
-        example.shape, example.stride(), dtype=example.dtype, device=example.device
-    )
-    if not example.requires_grad:
-        return made
-    with torch.enable_grad():
-        one = torch.ones((), dtype=example.dtype, device=example.device, requires_grad=True)
-        return made.copy_(one)
-
-
-def _name_of(target: Any) -> str:
-    module = getattr(target, "__module__", None)
-    name = getattr(target, "__name__", None) or str(target)
-    return f"{module}.{name}" if module else name
+    return isinstance(value, SYMBOLIC)
 
 
 def copy_dynamo_metadata(source: fx.GraphModule, lowered: fx.GraphModule) -> None:
