@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from xpu_graph.passes.drafts import Call, Draft, DraftRefused
 from xpu_graph.passes.memory import Memory, storages_in
 from xpu_graph.passes.odd_strides import OddStrides
 from xpu_graph.passes.readers import Readers
+from xpu_graph.passes.regions import Regions
 from xpu_graph.stage import Stage, Unit
 
 
@@ -60,6 +62,11 @@ class Rewriter:
         """Count on from another rewriter of the same unit."""
         self.firings, self.refusals = earlier.firings, earlier.refusals
         self.misses = earlier.misses
+
+    @cached_property
+    def regions(self) -> Regions:
+        """What is switched on where."""
+        return Regions(self.graph)
 
     # --- what passes ask ----------------------------------------------------------------------
 

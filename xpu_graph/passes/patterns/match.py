@@ -244,11 +244,15 @@ class Matcher(Shape):
 
 
 def contains(
-    template: Template, function: Callable[..., Any], examples: Sequence[Any], where: str
+    template: Template,
+    function: Callable[..., Any],
+    examples: Sequence[Any],
+    where: str,
+    pre_dispatch: bool = False,
 ) -> bool:
     """Whether a template is found in what a function computes on example inputs."""
     matcher = Matcher(template)
-    graph = traced(function, examples, None, where).graph
+    graph = traced(function, examples, None, where, pre_dispatch).graph
     return any(any(True for _ in matcher.find(node)) for node in graph.nodes)
 
 

@@ -103,6 +103,7 @@ class PatternPass(Pass):
         if rewriter.clock == self._seen_until:
             return False
         before = rewriter.applied
+        self._traced.pre_dispatch = unit.stage is Stage.pregrad
         for shape in self._shapes:
             for node in shape.candidates(rewriter):
                 if rewriter.is_alive(node):
@@ -115,7 +116,11 @@ class PatternPass(Pass):
     def _visit(self, node: fx.Node, shape: Shape, rewriter: Rewriter) -> None:
         reasons = []
         for match in shape.find(node):
-            reason = why_not_whole(match, rewriter) or self._why_not(match, rewriter)
+            reason = (
+                why_not_whole(match, rewriter)
+                or _why_not_there(match, rewriter)
+                or self._why_not(match, rewriter)
+            )
             if reason is None:
                 self._replace(match, rewriter)
                 return
@@ -133,15 +138,17 @@ class PatternPass(Pass):
 
     def _replace(self, match: Match, rewriter: Rewriter) -> None:
         """Put the replacement in place; in the layout that was found, where no other will do."""
+        region = rewriter.regions.at(match.outputs[0])
         for converts in (False, True) if self.pattern.converts else (False,):
 
             def build(draft: Draft, converts: bool = converts) -> list[Call | fx.Node]:
                 built = self._build(match, draft)
                 return in_layout(built, match.outputs, draft) if converts else built
 
-            made = rewriter.replace_several(
-                match.outputs, build, relayout=self.pattern.converts, inner=match.inner
-            )
+            with region.entered():
+                made = rewriter.replace_several(
+                    match.outputs, build, relayout=self.pattern.converts, inner=match.inner
+                )
             if made is not None:
                 return
 
@@ -194,6 +201,14 @@ class PatternPass(Pass):
         return [
             in_dtype(result, old, draft) for result, old in zip(built, match.outputs, strict=True)
         ]
+
+
+def _why_not_there(match: Match, rewriter: Rewriter) -> str | None:
+    """Before differentiation, what needs no gradient is left to the stages behind it."""
+    if rewriter.unit.stage is not Stage.pregrad:
+        return None
+    is_on = rewriter.regions.at(match.outputs[0]).gradients
+    return None if is_on else "gradients are off there"
 
 
 def pass_of(pattern: Pattern) -> type[PatternPass]:

@@ -17,7 +17,7 @@ from xpu_graph.errors import PassError
 from xpu_graph.fx import is_static
 from xpu_graph.passes.drafts import FAKE_ERRORS, DraftRefused
 from xpu_graph.passes.patterns.template import pure_graph, writes
-from xpu_graph.torch_compat import FakeTensorMode, NeedsGuard, refused_guards
+from xpu_graph.torch_compat import FakeTensorMode, NeedsGuard, refused_guards, traced_on_fakes
 
 Call = Callable[..., Any]
 
@@ -28,11 +28,15 @@ class Replacements:
     Args:
         name: of the pattern, for messages.
         function: the replacement; None for a pattern that has none to trace.
+
+    Attributes:
+        pre_dispatch: whether composite operators stay whole, to be differentiated.
     """
 
     def __init__(self, name: str, function: Callable[..., Any] | None) -> None:
         self._name = name
         self._function = function
+        self.pre_dispatch = False
         self._known: dict[Hashable, fx.Graph] = {}
 
     def operands(
@@ -76,7 +80,8 @@ class Replacements:
             DraftRefused: it cannot take the place of what was found.
             PassError: the replacement failed.
         """
-        kind = _kind(given, call)
+        # What a pre-dispatch graph is depends on what is switched on around it, such as autocast.
+        kind = None if self.pre_dispatch else _kind(given, call)
         if kind is None:
             return self._trace(given, call, mode)
         if kind not in self._known:
@@ -99,7 +104,11 @@ class Replacements:
                 return call(function, *arguments)
             return function(*arguments)
 
-        gm = self._in(mode, lambda: pure_graph(of_tensors, fakes), fakes)
+        if self.pre_dispatch:
+            assert mode is not None
+            gm = self._checked(lambda: traced_on_fakes(of_tensors, fakes, mode), fakes)
+        else:
+            gm = self._in(mode, lambda: pure_graph(of_tensors, fakes), fakes)
         gm.graph.eliminate_dead_code()
         for node in gm.graph.nodes:
             if node.op == "get_attr":
@@ -112,9 +121,16 @@ class Replacements:
         self, mode: FakeTensorMode | None, run: Callable[[], Any], values: Sequence[Any]
     ) -> Any:
         assert mode is not None
-        try:
+
+        def in_mode() -> Any:
             with mode, refused_guards(mode), torch.no_grad():
                 return run()
+
+        return self._checked(in_mode, values)
+
+    def _checked(self, run: Callable[[], Any], values: Sequence[Any]) -> Any:
+        try:
+            return run()
         except NeedsGuard as error:
             raise DraftRefused("it would need a guard on a size") from error
         except FAKE_ERRORS as error:
