@@ -34,6 +34,7 @@ from xpu_graph.debug.report import GraphReport, Recorder
 from xpu_graph.debug.timing import paired_ratio
 from xpu_graph.fx import attribute, shallow_copy
 from xpu_graph.passes import DEFAULT_PASSES, Pipeline
+from xpu_graph.passes.patterns import patterns_for
 from xpu_graph.stage import Unit
 from xpu_graph.testing import capture
 
@@ -41,7 +42,7 @@ REWRITES, SETTLED, EXPONENT = 0.5, 0.13, 1.1
 """Budgets: ratio with rewrites, ratio with nothing to rewrite, exponent of time and of memory."""
 
 CONFIG = XpuGraphConfig(opt_level="level2")
-PIPELINE = Pipeline(DEFAULT_PASSES, CONFIG)
+PIPELINE = Pipeline(DEFAULT_PASSES, CONFIG, lambda: patterns_for(CONFIG.target))
 
 
 def minilm_unit() -> Unit:

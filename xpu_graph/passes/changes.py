@@ -6,6 +6,7 @@ It is what lets a pass visit, from the second round on, only what was touched.
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
@@ -28,7 +29,7 @@ class ChangeLog:
         for position, node in enumerate(self._log):
             if node.op == "call_function":
                 self._by_target.setdefault(id(node.target), []).append((position, node))
-        self._added: set[int] = set()
+        self._added: Counter[int] = Counter()
         self._numbers: set[tuple[int, float]] | None = None
         self._readers: dict[int, tuple[int, dict[int | None, list[fx.Node]]]] = {}
 
@@ -43,7 +44,7 @@ class ChangeLog:
     def add(self, node: fx.Node) -> None:
         """Note a new node."""
         self._stamp[node] = 0
-        self._added.add(id(node.target))
+        self._added[id(node.target)] += 1
         if self._numbers is not None:
             self._numbers.update(_numbers_of(node))
         self.touch(node)
@@ -106,6 +107,10 @@ class ChangeLog:
         if self._numbers is None:
             self._numbers = {pair for node in self._graph.nodes for pair in _numbers_of(node)}
         return all((id(target), number) in self._numbers for target, number in with_numbers)
+
+    def count_calls(self, target: Any) -> int:
+        """How many calls of an operator there are, or were."""
+        return len(self._by_target.get(id(target), ())) + self._added[id(target)]
 
     def calls_reading(self, target: Any, operands: Collection[Any]) -> list[fx.Node]:
         """The calls of an operator that read results of all of some others; in graph order.

@@ -11,7 +11,7 @@ from torch import fx
 
 from xpu_graph import fx as graph_facts
 from xpu_graph.fakes import call_fake
-from xpu_graph.torch_compat import FakeTensorMode, NeedsGuard
+from xpu_graph.torch_compat import FakeTensor, FakeTensorMode, NeedsGuard, fake_like
 
 FAKE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError)
 """What operators raise on arguments they do not take."""
@@ -75,6 +75,21 @@ class Draft:
             name = type(error).__name__
             raise DraftRefused(f"{target} does not take these arguments ({name})") from error
         call = Call(target, args, kwargs, value)
+        self.calls.append(call)
+        return call
+
+    def again(self, target: Any, args: Any, kwargs: Any, known: FakeTensor) -> Call:
+        """Add a call like one that was made before, on operands alike.
+
+        Args:
+            target: an operator.
+            args: its arguments.
+            kwargs: the same by name.
+            known: what the other call gave: a tensor of static sizes in memory of its own.
+        """
+        assert self.fake_mode is not None
+        self.map((args, kwargs), self._reads, lambda call: call)
+        call = Call(target, args, kwargs, fake_like(known, self.fake_mode))
         self.calls.append(call)
         return call
 

@@ -93,6 +93,10 @@ class Rewriter:
         """Whether there is, or was, a call of each of some operators, and with some numbers."""
         return self._changes.has_calls(targets, with_numbers)
 
+    def count_calls(self, target: Any) -> int:
+        """How many calls of an operator there are, or were."""
+        return self._changes.count_calls(target)
+
     def calls_reading(self, target: Any, operands: Collection[Any]) -> list[fx.Node]:
         """The calls of an operator that read results of all of some others; in graph order."""
         return self._changes.calls_reading(target, operands)

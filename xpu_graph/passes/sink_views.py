@@ -48,11 +48,15 @@ class SinkViews(RewritePass):
 
     @override
     def visit(self, node: fx.Node, unit: Unit) -> None:
-        if self._source(node) is None:
-            return
-        for user in list(node.users):
-            if unit.rewriter.is_alive(user) and _is_pointwise(user):
-                self._sink(node, user, unit)
+        pending = [node]
+        while pending:
+            view = pending.pop()
+            if not unit.rewriter.is_alive(view) or self._source(view) is None:
+                continue
+            for user in list(view.users):
+                if unit.rewriter.is_alive(user) and _is_pointwise(user):
+                    sunk = self._sink(view, user, unit)
+                    pending += [] if sunk is None else [sunk]
 
     def _source(self, view: Any) -> fx.Node | None:
         """What a view is of, where that is something whose views sink."""
@@ -63,15 +67,16 @@ class SinkViews(RewritePass):
             return None
         return source if source.target in _PRODUCTS or source in self._sources else None
 
-    def _sink(self, view: fx.Node, user: fx.Node, unit: Unit) -> None:
+    def _sink(self, view: fx.Node, user: fx.Node, unit: Unit) -> fx.Node | None:
+        """The view behind an operator instead of before it; None where it stays."""
         sources: dict[fx.Node, fx.Node] = {}
         for operand in user.all_input_nodes:
             source = self._source(operand)
             if source is None:
-                return
+                return None
             sources[operand] = source
         if len(sources) > 1 and not _are_alike(view, sources):
-            return
+            return None
 
         def below(call: Draft) -> Call:
             args, kwargs = fx.map_arg((user.args, user.kwargs), sources.__getitem__)
@@ -80,6 +85,7 @@ class SinkViews(RewritePass):
         sunk = unit.rewriter.replace_with_calls(user, below)
         if sunk is not None and isinstance(sunk.args[0], fx.Node):
             self._sources.add(sunk.args[0])
+        return sunk
 
 
 def _are_alike(view: fx.Node, sources: Mapping[fx.Node, fx.Node]) -> bool:

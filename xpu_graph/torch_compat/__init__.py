@@ -184,6 +184,15 @@ def call_factory(
     return FakeTensor(mode, meta, kwargs["device"])
 
 
+def fake_like(value: FakeTensor, mode: FakeTensorMode) -> FakeTensor:
+    """A fake tensor of the geometry of another in memory of its own, made without dispatch."""
+    with torch.no_grad(), in_kernel_invocation_manager(mode):
+        meta = torch.empty_strided(
+            value.shape, value.stride(), dtype=value.dtype, device=torch.device("meta")
+        )
+    return FakeTensor(mode, meta, value.device)
+
+
 def has_symbolic_sizes(tensor: torch.Tensor) -> bool:
     """Whether a size, stride or offset of the tensor is symbolic."""
     return tensor._has_symbolic_sizes_strides

@@ -13,6 +13,7 @@ one takes about a millisecond, so forms are traced when a graph is first looked 
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,7 @@ from xpu_graph.passes.patterns.words import ANY, cast, casted, either, reshaped
 __all__ = ["ANY", "cast", "casted", "either", "form", "reshaped"]
 
 
+@functools.cache
 def form(function: Callable[..., Any]) -> Template:
     """The template of a declared form.
 

@@ -13,7 +13,8 @@ from torch import fx
 from typing_extensions import override
 
 from xpu_graph.fx import aten, same_size
-from xpu_graph.passes.arguments import argument
+from xpu_graph.passes.patterns import anchor
+from xpu_graph.passes.patterns.passing import is_passed
 from xpu_graph.passes.patterns.shape import Match, Shape
 from xpu_graph.passes.patterns.template import (
     Captured,
@@ -22,9 +23,8 @@ from xpu_graph.passes.patterns.template import (
     is_size,
     traced,
 )
-from xpu_graph.passes.patterns.words import ANY, WORDS, casted, either, reshaped
+from xpu_graph.passes.patterns.words import ANY, WORDS, casted, either
 from xpu_graph.passes.rewriter import Rewriter
-from xpu_graph.passes.uniform import CASTS
 
 COMMUTATIVE = frozenset(
     {
@@ -58,7 +58,8 @@ class _Binding:
     """What stands for outputs that are words."""
 
     def with_node(self, mine: fx.Node, theirs: Any) -> _Binding:
-        return replace(self, nodes={**self.nodes, mine: theirs})
+        nodes = {**self.nodes, mine: theirs}
+        return _Binding(nodes, self.numbers, self.sizes, self.passed, self.words)
 
 
 class Matcher(Shape):
@@ -82,9 +83,9 @@ class Matcher(Shape):
         template = self.template
         if not rewriter.has_calls(template.targets, () if self._any_number else template.numbers):
             return ()
-        if len(template.roots) > 1:
-            return rewriter.calls_of(template.roots, 0)
-        return rewriter.calls_reading(template.roots[0], template.operands)
+        if template.is_open:
+            return anchor.candidates(template, rewriter)
+        return rewriter.calls_reading(template.root, template.operands)
 
     @override
     def find(self, candidate: fx.Node) -> Iterator[Match]:
@@ -133,7 +134,7 @@ class Matcher(Shape):
             for way in mine.args:
                 yield from self._match_value(way, theirs, known)
             return
-        if isinstance(theirs, fx.Node) and _is_passed(mine.target, theirs):
+        if isinstance(theirs, fx.Node) and is_passed(mine.target, theirs):
             beyond = replace(known, passed=(*known.passed, theirs))
             yield from self._match_word(mine, theirs.args[0], beyond)
             if mine.target is casted:
@@ -223,6 +224,8 @@ class Matcher(Shape):
 
     def _note(self, known: _Binding, mine: fx.Node, theirs: fx.Node) -> None:
         """Remember the attempt that got furthest."""
+        if len(known.nodes) <= self.nearest[0]:
+            return
         bound = sum(node in known.nodes for node in self._calls)
         if bound > self.nearest[0]:
             found = theirs.target if theirs.op == "call_function" else f"an input ({theirs.op})"
@@ -277,45 +280,6 @@ def _orders(node: fx.Node, args: list[Any]) -> Iterator[list[Any]]:
 
 def _is_tensor(found: Any) -> bool:
     return isinstance(found, fx.Node) and isinstance(found.meta.get("val"), torch.Tensor)
-
-
-def _is_passed(word: Any, node: fx.Node) -> bool:
-    """Whether a word of a form lets a call stand in between."""
-    if word is reshaped:
-        return keeps_order(node)
-    if node.target not in CASTS:
-        return False
-    value, read = node.meta["val"], node.all_input_nodes[0].meta["val"]
-    return value.device == read.device and all(v.is_floating_point() for v in (value, read))
-
-
-_SAME_ORDER = frozenset(
-    {
-        aten._reshape_alias.default,
-        aten._unsafe_view.default,
-        aten.clone.default,
-        aten.reshape.default,
-        aten.squeeze.default,
-        aten.squeeze.dim,
-        aten.squeeze.dims,
-        aten.unsqueeze.default,
-        aten.view.default,
-    }
-)
-"""Operators that keep all elements, and their order."""
-
-
-def keeps_order(node: fx.Node) -> bool:
-    """Whether a call gives all elements of its first argument, in their order."""
-    if node.target in _SAME_ORDER:
-        return True
-    if node.target is not aten.permute.default:
-        return False
-    (source,) = node.all_input_nodes
-    sizes = source.meta["val"].shape
-    dims: Any = argument(node, "dims")
-    moved = [dim % len(sizes) for dim in dims if not same_size(sizes[dim], 1)]
-    return moved == sorted(moved)
 
 
 def _same(left: Any, right: Any) -> bool:

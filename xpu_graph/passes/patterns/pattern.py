@@ -19,7 +19,7 @@ from xpu_graph.errors import NotCacheable
 from xpu_graph.passes.base import Pass, Phase
 from xpu_graph.passes.drafts import Call, Draft, DraftRefused
 from xpu_graph.passes.patterns.conversion import in_dtype, in_layout
-from xpu_graph.passes.patterns.replacement import Replacements
+from xpu_graph.passes.patterns.replacement import Replacements, call_again
 from xpu_graph.passes.patterns.shape import Match, Shape, why_not_whole
 from xpu_graph.passes.rewriter import Rewriter
 from xpu_graph.stage import Stage, Unit
@@ -162,10 +162,11 @@ class PatternPass(Pass):
     def _why_not(self, match: Match, rewriter: Rewriter) -> str | None:
         if not self.pattern.conditions:
             return None
-        values = fx.map_arg(self._given(match), lambda node: node.meta["val"])
+        given = self._given(match)
+        values = fx.map_arg(given, lambda node: node.meta["val"])
         if match.call is not None:
             try:
-                values = [*self._traced.operands(match.call, values, rewriter.fake_mode)]
+                values = [*self._traced.operands(match.call, given, rewriter.fake_mode)]
             except DraftRefused as refusal:
                 return str(refusal)
         for condition in self.pattern.conditions:
@@ -185,7 +186,7 @@ class PatternPass(Pass):
         for node in graph.nodes:
             if node.op == "call_function":
                 args, kwargs = fx.map_arg((node.args, node.kwargs), made.__getitem__)
-                made[node] = draft(node.target, *args, **kwargs)
+                made[node] = call_again(node, args, kwargs, draft)
         (output,) = graph.find_nodes(op="output")
         returned = output.args[0]
         results = list(returned) if isinstance(returned, (list, tuple)) else [returned]

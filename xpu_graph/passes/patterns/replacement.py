@@ -15,9 +15,18 @@ from torch import fx
 
 from xpu_graph.errors import PassError
 from xpu_graph.fx import is_static
-from xpu_graph.passes.drafts import FAKE_ERRORS, DraftRefused
+from xpu_graph.passes.drafts import FAKE_ERRORS, Draft, DraftRefused
+from xpu_graph.passes.drafts import Call as DraftCall
+from xpu_graph.passes.memory import storages_in
 from xpu_graph.passes.patterns.template import pure_graph, writes
-from xpu_graph.torch_compat import FakeTensorMode, NeedsGuard, refused_guards, traced_on_fakes
+from xpu_graph.torch_compat import (
+    FakeTensor,
+    FakeTensorMode,
+    NeedsGuard,
+    refused_guards,
+    traced_on_fakes,
+)
+from xpu_graph.torch_compat.recording import NotRecorded, recorded
 
 Call = Callable[..., Any]
 
@@ -38,20 +47,25 @@ class Replacements:
         self._function = function
         self.pre_dispatch = False
         self._known: dict[Hashable, fx.Graph] = {}
+        self._operands: dict[Hashable, tuple[Any, ...]] = {}
 
     def operands(
-        self, call: Call, values: Sequence[Any], mode: FakeTensorMode | None
+        self, call: Call, given: Sequence[Any], mode: FakeTensorMode | None
     ) -> tuple[Any, ...]:
         """What a replacement is called with, for conditions to look at.
 
         Args:
             call: calls the function that it is given, with operands it makes of what was found.
-            values: fake values and literals of what was found.
-            mode: the mode of the fake values.
+            given: nodes and literals that were found.
+            mode: the mode of the nodes' fake values.
 
         Raises:
             DraftRefused: the operands cannot be made.
         """
+        kind = _kind(given, call)
+        if kind is not None and kind in self._operands:
+            return self._operands[kind]
+        values = fx.map_arg(list(given), lambda node: node.meta["val"])
         found: list[tuple[Any, ...]] = []
 
         def keep(*operands: Any) -> Any:
@@ -64,6 +78,8 @@ class Replacements:
         with contextlib.suppress(_Kept):
             self._in(mode, run, values)
         (operands,) = found
+        if kind is not None:
+            self._operands[kind] = operands
         return operands
 
     def graph(
@@ -106,16 +122,17 @@ class Replacements:
 
         if self.pre_dispatch:
             assert mode is not None
-            gm = self._checked(lambda: traced_on_fakes(of_tensors, fakes, mode), fakes)
+            traced = self._checked(lambda: traced_on_fakes(of_tensors, fakes, mode), fakes)
+            graph: fx.Graph = traced.graph
         else:
-            gm = self._in(mode, lambda: pure_graph(of_tensors, fakes), fakes)
-        gm.graph.eliminate_dead_code()
-        for node in gm.graph.nodes:
+            graph = self._in(mode, lambda: _graph_of(of_tensors, fakes), fakes)
+        graph.eliminate_dead_code()
+        for node in graph.nodes:
             if node.op == "get_attr":
                 raise DraftRefused("the replacement holds a tensor of its own")
             if writes(node):
                 raise DraftRefused(f"the replacement calls {node.target}, which writes")
-        return gm.graph  # type: ignore[no-any-return]
+        return graph
 
     def _in(
         self, mode: FakeTensorMode | None, run: Callable[[], Any], values: Sequence[Any]
@@ -139,6 +156,42 @@ class Replacements:
                 f"the replacement of pattern {self._name!r} failed on what was found, "
                 f"{shapes}: {type(error).__name__}: {error}"
             ) from error
+
+
+def _graph_of(function: Callable[..., Any], fakes: Sequence[Any]) -> fx.Graph:
+    """The graph of a function of fake values."""
+    if all(isinstance(fake, torch.Tensor) and is_static(fake) for fake in fakes):
+        with contextlib.suppress(NotRecorded):
+            return recorded(function, fakes)
+    return pure_graph(function, fakes).graph
+
+
+def call_again(node: fx.Node, args: Any, kwargs: Any, draft: Draft) -> DraftCall:
+    """Add a call of a replacement's graph to a draft.
+
+    Args:
+        node: the call in the graph; it remembers what the first one gave, where that is a tensor
+            in memory of its own: others are alike.
+        args: its arguments in the draft.
+        kwargs: the same by name.
+        draft: where it is added.
+    """
+    known = node.meta.get(_FIRST)
+    if known is not None:
+        return draft.again(node.target, args, kwargs, known)
+    call = draft(node.target, *args, **kwargs)
+    read: list[Any] = []
+    draft.map(
+        (args, kwargs), lambda one: read.append(one.meta["val"]), lambda one: read.append(one.value)
+    )
+    if type(call.value) is FakeTensor and is_static(call.value) and not call.value.storage_offset():
+        own = set(storages_in(call.value))
+        if call.value.layout == torch.strided and own.isdisjoint(storages_in(read)):
+            node.meta[_FIRST] = call.value
+    return call
+
+
+_FIRST = "xpu_graph_first_value"
 
 
 class _Kept(Exception):

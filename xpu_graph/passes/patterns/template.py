@@ -22,8 +22,7 @@ from torch.utils import _pytree as pytree
 from xpu_graph import effects
 from xpu_graph.errors import ConfigError
 from xpu_graph.fx import placeholders
-from xpu_graph.passes.patterns.words import WORDS, casted, either
-from xpu_graph.passes.uniform import CASTS
+from xpu_graph.passes.patterns.words import WORDS, either
 from xpu_graph.stage import Stage, Unit
 from xpu_graph.torch_compat import functionalized
 from xpu_graph.torch_compat import pre_dispatch as make_fx_before_autograd
@@ -64,28 +63,22 @@ class Template:
     is_open: bool = False
 
     @cached_property
-    def roots(self) -> list[Any]:
-        """The operators whose calls are candidates: those of the last output to be computed."""
-        targets: list[Any] = []
-        for node in self._ways(max(self.outputs)):
-            targets += CASTS if node.target is casted else [node.target]
-        return list(dict.fromkeys(targets))
+    def root(self) -> Any:
+        """The operator whose calls are candidates: that of the last output to be computed."""
+        return max(self.outputs).target
 
     @cached_property
     def operands(self) -> list[Any]:
-        """The operators whose results the root reads, whichever it is."""
-        ways = self._ways(max(self.outputs))
-        if len(ways) > 1 or ways[0].target is casted:
-            return []
-        read = [node for node in ways[0].all_input_nodes if not is_size(node)]
-        return list(dict.fromkeys(node.target for node in read if node in self._required))
+        """The operators whose results the root reads."""
+        read = [node for node in max(self.outputs).all_input_nodes if not is_size(node)]
+        return list(dict.fromkeys(node.target for node in read if node in self.required))
 
     @cached_property
     def numbers(self) -> list[tuple[Any, float]]:
         """Its operators with the numbers that they are called with, where these have no default."""
         return [
             (node.target, number)
-            for node in self._required
+            for node in self.required
             if isinstance(node.target, torch._ops.OpOverload)
             for number, argument in zip(
                 arguments_of(node)[0], node.target._schema.arguments, strict=False
@@ -96,26 +89,21 @@ class Template:
     @cached_property
     def targets(self) -> list[Any]:
         """The operators that a graph with a match has."""
-        return list(dict.fromkeys(node.target for node in self._required))
+        return list(dict.fromkeys(node.target for node in self.required))
 
     @cached_property
-    def _required(self) -> dict[fx.Node, None]:
+    def required(self) -> dict[fx.Node, None]:
         """The calls of operators that stand in every match."""
-        seen: dict[fx.Node, None] = {}
-        pending = list(self.outputs)
-        while pending:
-            node = pending.pop()
-            if node in seen or node.op != "call_function":
-                continue
-            seen[node] = None
-            pending += [] if node.target is either else node.all_input_nodes
-        return {node: None for node in seen if not is_size(node) and node.target not in WORDS}
-
-    def _ways(self, node: fx.Node) -> list[fx.Node]:
-        """What may stand in the place of a node."""
-        if node.target is not either:
-            return [node]
-        return [way for one in node.all_input_nodes for way in self._ways(one)]
+        known: dict[fx.Node, dict[fx.Node, None]] = {}
+        for node in self.calls:  # arguments come before what reads them
+            below = [known[used] for used in node.all_input_nodes if used in known]
+            if node.target is either:
+                ways = [known.get(way, {}) for way in node.all_input_nodes]
+                known[node] = {one: None for one in ways[0] if all(one in way for way in ways)}
+            else:
+                own = {} if is_size(node) or node.target in WORDS else {node: None}
+                known[node] = {**own, **{one: None for part in below for one in part}}
+        return {one: None for output in self.outputs for one in known[output]}
 
 
 def is_number(value: object) -> bool:

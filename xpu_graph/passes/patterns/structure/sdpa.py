@@ -25,7 +25,8 @@ from typing_extensions import override
 from xpu_graph.fx import aten, same_size
 from xpu_graph.passes.patterns.forms import cast, either, form, reshaped
 from xpu_graph.passes.patterns.masks import why_not_open
-from xpu_graph.passes.patterns.match import Matcher, keeps_order
+from xpu_graph.passes.patterns.match import Matcher
+from xpu_graph.passes.patterns.passing import keeps_order
 from xpu_graph.passes.patterns.predicates import why_not_floating, why_not_number
 from xpu_graph.passes.patterns.shape import Match
 from xpu_graph.passes.patterns.structure.base import Structure
