@@ -108,8 +108,10 @@ class PatternPass(Pass):
                     rewriter.visiting = node
                     self._visit(node, shape, rewriter)
         rewriter.visiting = None
-        self._seen_until = rewriter.clock
-        return rewriter.applied > before
+        changed = rewriter.applied > before
+        # what it made may be found in turn
+        self._seen_until = -1 if changed else rewriter.clock
+        return changed
 
     def _visit(self, node: fx.Node, shape: Shape, rewriter: Rewriter) -> None:
         reasons = []

@@ -49,10 +49,8 @@ class Slices:
         if len(slices) < len(pieces):
             return "there are other operands beside the slices"
         source, dim = slices[0].source, slices[0].dim
-        if any(piece.source is not source for piece in slices):
-            return "the slices are of several tensors"
-        if any(piece.dim != dim for piece in slices):
-            return "the slices are along several dimensions"
+        if any(piece.source is not source or piece.dim != dim for piece in slices):
+            return "the slices are not of one tensor and one dimension"
         bounds = list(map(_bounds, slices, parts))
         known = [both for both in bounds if both is not None]
         refusal = None
