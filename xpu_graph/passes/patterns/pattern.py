@@ -7,7 +7,7 @@ what it checks for every pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -182,13 +182,23 @@ class PatternPass(Pass):
         if not all(isinstance(result, fx.Node) for result in results):
             raise DraftRefused("the replacement gives something that is no tensor")
         built = [made[result] for result in results]
-        if self.pattern.converts and {call.target for call in draft.calls} == {
-            node.target for node in (*match.outputs, *match.inner)
-        }:
+        found = [*match.outputs, *match.inner]
+        if self.pattern.converts and _computing(draft.calls) == _computing(found):
             raise DraftRefused("it is computed in this way already")
         if not self.pattern.converts:
             return built
         return [_cast(result, old, draft) for result, old in zip(built, match.outputs, strict=True)]
+
+
+def _computing(calls: Iterable[Call | fx.Node]) -> set[Any]:
+    """The operators of some calls, but for those that give a view."""
+    return {call.target for call in calls if not _is_view(call.target)}
+
+
+def _is_view(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and any(
+        returned.alias_info is not None for returned in target._schema.returns
+    )
 
 
 def _cast(result: Call | fx.Node, old: fx.Node, draft: Draft) -> Call | fx.Node:

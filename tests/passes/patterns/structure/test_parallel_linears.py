@@ -4,8 +4,10 @@ import pytest
 import torch
 from torch.nn.functional import linear, silu
 
-from tests.passes.patterns.stand_ins import implemented
+from tests.passes.patterns.stand_ins import implemented, operator
 from tests.passes.patterns.structure.finding import found
+from xpu_graph import XpuGraph, XpuGraphConfig, register_structure, unregister_structure
+from xpu_graph.testing import check_against_eager
 
 X = torch.randn(5, 8)
 W, V, U = torch.randn(6, 8), torch.randn(3, 8), torch.randn(6, 8)
@@ -109,3 +111,24 @@ def test_it_is_left_alone(name):
 def test_the_stand_in_computes_it():
     with implemented("ParallelLinears", verify=True):
         pass
+
+
+def test_an_implementation_that_drops_an_operand():
+    def without_biases(x, weights, biases):
+        return operator("ParallelLinears")(x, weights, [None] * len(weights))
+
+    def program(x, w, v, u, b, c):
+        zeros = x * 0.0 + b.sum() * 0.0
+        bias = linear(zeros, w).sum(0)
+        return linear(x, w, bias), linear(x, u, bias), linear(zeros, u)
+
+    register_structure("ParallelLinears", "none", without_biases)
+    try:
+        backend = XpuGraph(XpuGraphConfig(opt_level="level2", enable_cache=False, verify="each"))
+        check_against_eager(
+            program, lambda: list(INPUTS), backend, bitwise=False, atol=1e-5, rtol=0
+        )
+    finally:
+        unregister_structure("ParallelLinears", "none", without_biases)
+    (graph,) = backend.reports[-1].graphs
+    assert graph.after["stand_in.ParallelLinears.default"] == 1

@@ -144,8 +144,16 @@ def _call(
     after: Any,
     lead: int | None,
 ) -> Any:
-    """Args: as the reference has them; then what is joined, too; how many dimensions a stack has
-    before the one that it is joined in, None for a cat over the last dimension.
+    """The bundle, and what its join does besides.
+
+    Args:
+        function: an implementation.
+        tables: as the reference has it.
+        ids: the same.
+        columns: the same.
+        before: what is joined before the bundle.
+        after: what is joined after it.
+        lead: for a join before the last dimension how many dimensions precede it; else None.
     """
     joined = function(list(tables), list(ids), None if columns is None else list(columns))
     if lead is not None:

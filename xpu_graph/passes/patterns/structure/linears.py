@@ -142,6 +142,8 @@ class Layers:
     def candidates(self, rewriter: Rewriter) -> list[fx.Node]:
         """The nodes that may be the result of an activation, in graph order."""
         self._written = {}
+        if not rewriter.calls_of(LINEARS, 0):
+            return []
         found = set(rewriter.calls_of((*_CALLED, aten.gelu.default), 0))
         for one in _WRITTEN:
             matcher = Matcher(one.template)

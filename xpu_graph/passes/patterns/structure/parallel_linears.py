@@ -53,17 +53,21 @@ class ParallelLinearsShape(Shape):
 
     @override
     def candidates(self, rewriter: Rewriter) -> Iterable[fx.Node]:
+        self._rewriter = rewriter
         groups: dict[Any, list[fx.Node]] = {}
         for node in rewriter.calls_of(LINEARS, 0):
             linear = linear_of(node)
             if linear is not None:
                 groups.setdefault((linear.x, rewriter.section(node)), []).append(node)
         self._groups = {group[-1]: group for group in groups.values() if len(group) > 1}
-        return self._groups
+        return sorted(self._groups)
 
     @override
     def find(self, candidate: fx.Node) -> Iterator[Match]:
-        group = [linear for linear in map(linear_of, self._groups[candidate]) if linear is not None]
+        alive = filter(self._rewriter.is_alive, self._groups[candidate])
+        group = [linear for linear in map(linear_of, alive) if linear is not None]
+        if len(group) < 2:
+            return
         plain = [linear for linear in group if linear.refusal is None]
         refusal = None
         if len(plain) < 2:
