@@ -21,7 +21,7 @@ from torch import fx
 from typing_extensions import override
 
 from xpu_graph.fx import aten, same_size
-from xpu_graph.passes.patterns.match import SAME_ORDER
+from xpu_graph.passes.patterns.match import keeps_order
 from xpu_graph.passes.patterns.shape import Match, Shape
 from xpu_graph.passes.patterns.structure.base import Structure
 from xpu_graph.passes.patterns.structure.linears import (
@@ -91,7 +91,7 @@ class DenseTowerShape(Shape):
                 for below in self._layers.ending_at(source):
                     if below.linear.refusal is None:
                         return below, passed[:-1]
-            if source.target not in SAME_ORDER or not isinstance(source.args[0], fx.Node):
+            if not keeps_order(source) or not isinstance(source.args[0], fx.Node):
                 return None
             reader, source = source, source.args[0]
             passed.append(source)

@@ -37,9 +37,6 @@ _lock = threading.Lock()
 _registered: list[Implementation] = []
 _passes: dict[Implementation, type[PatternPass]] = {}
 
-BUILT_IN_PRIORITY = -100
-"""Of the implementations that the package brings."""
-
 
 def register_structure(
     name: str,
@@ -238,7 +235,7 @@ def _pattern(one: Implementation) -> Pattern:
         identity = None
     return Pattern(
         name=one.name,
-        shapes=structure.shapes,
+        shapes=structure.shapes if one.takes_fused else structure.unfused_shapes,
         replacement=one.function,
         identity=identity,
         conditions=conditions,
