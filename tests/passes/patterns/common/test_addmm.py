@@ -1,18 +1,32 @@
-"""Products and sums in one."""
+"""Products and sums in one, as on a target where that pays."""
 
 import pytest
 import torch
 
 from xpu_graph import XpuGraph, XpuGraphConfig
+from xpu_graph.passes.patterns.common.addmm import ADDMM, BADDBMM
 from xpu_graph.testing import assert_same
 
 A, B, ROW = torch.randn(4, 8), torch.randn(8, 6), torch.randn(6)
 X = torch.randn(2, 3, 8)
 
 
-def compiled(name, function, *inputs, dynamic=None, level="level2"):
+@pytest.fixture(autouse=True)
+def _on(monkeypatch):
+    for pattern in (ADDMM, BADDBMM):
+        monkeypatch.setattr(pattern, "wanted", lambda config: True)
+
+
+@pytest.mark.parametrize("target", ["none", "cpu"])
+def test_off_where_torchs_cpu_kernels_run(target, monkeypatch):
+    monkeypatch.undo()
+    assert compiled("common-addmm", FIRES["row"][0], A, B, ROW, target=target) is None
+
+
+def compiled(name, function, *inputs, dynamic=None, level="level2", target="none"):
     """What the pattern did; the results must be those of eager."""
-    backend = XpuGraph(XpuGraphConfig(opt_level=level, enable_cache=False, verify="each"))
+    config = XpuGraphConfig(target=target, opt_level=level, enable_cache=False, verify="each")
+    backend = XpuGraph(config)
     torch.compiler.reset()
     with torch.no_grad():
         got = torch.compile(function, backend=backend, dynamic=dynamic)(*inputs)

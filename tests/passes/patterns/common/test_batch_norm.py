@@ -90,6 +90,12 @@ def test_without_freeze_it_is_not_looked_for():
     assert not records
 
 
+def test_inductor_does_it_by_itself():
+    model = spread(nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5)))
+    settings = {"target": "cpu", "vendor_compiler_config": {}}
+    assert not compiled(model, torch.randn(4, 6), **settings)[0]
+
+
 class Twice(nn.Module):
     def __init__(self):
         super().__init__()

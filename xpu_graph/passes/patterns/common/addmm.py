@@ -4,7 +4,8 @@
     add(view(mm(a, b), [..., N]), bias)  ->    view(addmm(bias, a, b), [..., N])    for a bias [N]
     add(bmm(a, b), c)                    ->    baddbmm(c, a, b)
 
-The kernel adds before it rounds, or in another order: level 2. Left alone: integers; a sum that is
+The kernel adds before it rounds, or in another order: level 2. Off where torch's CPU kernels run,
+which gain nothing by it (docs/patterns.md has the figures). Left alone: integers; a sum that is
 scaled, that broadcasts the product, or that promotes it to another dtype.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 from torch import fx
 from typing_extensions import override
 
-from xpu_graph.config import OptLevel
+from xpu_graph.config import OptLevel, XpuGraphConfig
 from xpu_graph.fx import aten, same_size
 from xpu_graph.passes.arguments import argument
 from xpu_graph.passes.drafts import Call, Draft
@@ -23,6 +24,7 @@ from xpu_graph.passes.patterns.forms import either, form
 from xpu_graph.passes.patterns.match import Matcher
 from xpu_graph.passes.patterns.pattern import Pattern
 from xpu_graph.passes.patterns.shape import Match
+from xpu_graph.target import Target
 
 
 def viewed_sum(a: Any, b: Any, bias: Any, shape: Any) -> Any:
@@ -87,6 +89,10 @@ def _why_not(total: fx.Node, a: fx.Node, b: fx.Node, bias: Any, *, is_viewed: bo
     return None if fits else "the product is broadcast"
 
 
+def _wanted(config: XpuGraphConfig) -> bool:
+    return config.target not in (Target.none, Target.cpu)
+
+
 ADDMM = Pattern(
     name="common-addmm",
     shapes=lambda: [
@@ -96,6 +102,7 @@ ADDMM = Pattern(
     identity="",
     level=OptLevel.level2,
     benefit=5,
+    wanted=_wanted,
 )
 BADDBMM = Pattern(
     name="common-baddbmm",
@@ -103,4 +110,5 @@ BADDBMM = Pattern(
     identity="",
     level=OptLevel.level2,
     benefit=5,
+    wanted=_wanted,
 )

@@ -6,7 +6,8 @@
 with ``s = gamma / sqrt(variance + eps)``, m the mean and b the shift; see https://arxiv.org/abs/
 1502.03167. It rounds otherwise: level 2.
 
-Done under ``freeze`` alone, where the new weights are computed once. Left alone: weights that are
+Done under ``freeze`` alone, where the new weights are computed once, and not for Inductor on the
+CPU, which does the same by itself. Left alone: weights that are
 not frozen, or that something else reads, since they would be kept twice; transposed convolutions;
 a batch norm of another dtype than its input.
 """
@@ -20,7 +21,7 @@ from typing import Any
 from torch import fx
 from typing_extensions import override
 
-from xpu_graph.config import OptLevel
+from xpu_graph.config import OptLevel, XpuGraphConfig
 from xpu_graph.fx import aten
 from xpu_graph.passes.drafts import Call, Draft
 from xpu_graph.passes.patterns.forms import form
@@ -28,6 +29,7 @@ from xpu_graph.passes.patterns.match import Matcher
 from xpu_graph.passes.patterns.pattern import Pattern
 from xpu_graph.passes.patterns.shape import Match
 from xpu_graph.passes.rewriter import Rewriter
+from xpu_graph.target import Target
 
 
 def convolution_and_norm(
@@ -147,6 +149,11 @@ def _moved(draft: Draft, bias: Any, scale: Call, shift: Any, mean: fx.Node) -> C
     return scaled if shift is None else draft(aten.add.Tensor, scaled, shift)
 
 
+def _wanted(config: XpuGraphConfig) -> bool:
+    by_itself = config.target == Target.cpu and config.vendor_compiler_config is not None
+    return config.freeze and not by_itself
+
+
 CONVOLUTION_BATCH_NORM = Pattern(
     name="common-convolution_batch_norm",
     shapes=lambda: [ConvolutionMatcher()],
@@ -154,7 +161,7 @@ CONVOLUTION_BATCH_NORM = Pattern(
     level=OptLevel.level2,
     benefit=50,
     converts=True,
-    wanted=lambda config: config.freeze,
+    wanted=_wanted,
 )
 LINEAR_BATCH_NORM = Pattern(
     name="common-linear_batch_norm",
@@ -163,5 +170,5 @@ LINEAR_BATCH_NORM = Pattern(
     level=OptLevel.level2,
     benefit=50,
     converts=True,
-    wanted=lambda config: config.freeze,
+    wanted=_wanted,
 )

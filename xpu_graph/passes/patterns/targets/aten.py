@@ -6,7 +6,8 @@ tells. What loses is not wanted there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -78,12 +79,39 @@ def _why_not_floats(x: Any) -> str | None:
     return None if x.dtype in _FLOATS else f"x is {x.dtype}"
 
 
-def _always(config: XpuGraphConfig) -> bool:
-    return True
+_LAYER_NORM_ELEMENTS = 6144
+_ATTENTION_SCORES = 64 * 64
+"""From here on they gain with Inductor, which fuses what is smaller as well or better."""
+
+
+def _why_not_large_layer_norm(x: Any, weight: Any, bias: Any, eps: Any) -> str | None:
+    return _why_not_large(x.shape, _LAYER_NORM_ELEMENTS) or _why_not_layer_norm(
+        x, weight, bias, eps
+    )
+
+
+def _why_not_large_attention(
+    query: Any, key: Any, value: Any, mask: Any, scale: Any, is_causal: Any
+) -> str | None:
+    scores = (query.shape[-2], key.shape[-2])
+    return _why_not_large(scores, _ATTENTION_SCORES) or _why_not_attention(
+        query, key, value, mask, scale, is_causal
+    )
+
+
+def _why_not_large(shape: Sequence[Any], least: int) -> str | None:
+    """Whether something has as many elements, where that is known."""
+    if all(isinstance(size, int) for size in shape) and math.prod(shape) < least:
+        return f"below {least} elements it does not pay"
+    return None
 
 
 def _without_vendor(config: XpuGraphConfig) -> bool:
     return config.vendor_compiler_config is None
+
+
+def _with_vendor(config: XpuGraphConfig) -> bool:
+    return config.vendor_compiler_config is not None
 
 
 def implementations(target: Target) -> tuple[Implementation, ...]:
@@ -94,6 +122,7 @@ def implementations(target: Target) -> tuple[Implementation, ...]:
         function: Callable[..., Any],
         check: Callable[..., Any],
         wanted: Callable[[XpuGraphConfig], bool],
+        label: str = "aten",
     ) -> Implementation:
         return Implementation(
             structure,
@@ -102,12 +131,15 @@ def implementations(target: Target) -> tuple[Implementation, ...]:
             check,
             BUILT_IN_PRIORITY,
             takes_fused=False,
-            label="aten",
+            label=label,
             wanted=wanted,
         )
 
+    large = "aten_large"
     return (
         made("GELU", _gelu, _why_not_gelu, _without_vendor),
-        made("LayerNorm", _layer_norm, _why_not_layer_norm, _always),
-        made("SDPA", _attention, _why_not_attention, _always),
+        made("LayerNorm", _layer_norm, _why_not_layer_norm, _without_vendor),
+        made("LayerNorm", _layer_norm, _why_not_large_layer_norm, _with_vendor, large),
+        made("SDPA", _attention, _why_not_attention, _without_vendor),
+        made("SDPA", _attention, _why_not_large_attention, _with_vendor, large),
     )
