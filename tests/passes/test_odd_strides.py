@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from xpu_graph import XpuGraph, XpuGraphConfig
-from xpu_graph.passes.odd_strides import OddStrides
+from xpu_graph.passes.odd_strides import OddStrides, doubt_from
 from xpu_graph.passes.rewriter import Rewriter
 from xpu_graph.testing import check_against_eager
 
@@ -47,6 +47,27 @@ def test_doubt_spreads_to_what_reads_a_new_node(trace):
     sin.replace_input_with(y, x)
     odd_strides.follow([x])
     assert odd_strides.may_differ(cos.meta["val"], [sin])
+
+
+def test_products_are_laid_out_plainly_whatever_is_multiplied(trace):
+    def program(x, weight, bias):
+        return torch.addmm(bias, x, weight.t()).sigmoid(), torch.bmm(x[None], weight.t()[None])
+
+    x, weight, bias = torch.randn(4, 6)[:, ::2], torch.randn(1, 3), torch.randn(1)
+    assert [one.stride() for one in program(x, weight, bias)] == [(1, 1), (4, 1, 1)]
+    unit = trace(program, x, weight, bias)
+    addmm, sigmoid = (
+        next(node for node in unit.gm.graph.nodes if node.target is target)
+        for target in (torch.ops.aten.addmm.default, torch.ops.aten.sigmoid.default)
+    )
+    odd_strides = OddStrides()
+    column = addmm.args[2]
+    assert odd_strides.may_differ(column.meta["val"], [column])
+    assert not odd_strides.may_differ(sigmoid.meta["val"], [addmm])
+    assert not odd_strides.may_differ(addmm.meta["val"], doubt_from(addmm))
+    odd_strides.follow([column])
+    assert not odd_strides.may_differ(sigmoid.meta["val"], [addmm])
+    assert not odd_strides.reach(column, lambda node: node is sigmoid)
 
 
 def test_other_sizes_are_not_in_doubt(trace):

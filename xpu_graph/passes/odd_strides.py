@@ -2,7 +2,8 @@
 
 Where an operand has an odd stride at a dimension of size 1 (one that a tensor of its own would not
 have there), real operators often keep that stride, and fake ones do not. What was computed from
-such a result is in doubt, too.
+such a result is in doubt, too, but for products of matrices: their results are tensors of their
+own, in the layout of these.
 """
 
 from __future__ import annotations
@@ -14,9 +15,17 @@ import torch
 from torch import fx
 
 from xpu_graph import fx as graph_facts
+from xpu_graph.fx import aten
 
 MAX_READERS = 64
 """How many readers are looked at; it keeps the passes linear."""
+
+_PRODUCTS = frozenset({aten.addmm.default, aten.bmm.default, aten.mm.default})
+
+
+def doubt_from(node: fx.Node) -> Sequence[fx.Node]:
+    """The nodes whose odd strides may lead to others in a node's value than its fake one has."""
+    return () if node.target in _PRODUCTS else node.all_input_nodes
 
 
 class OddStrides:
@@ -42,7 +51,8 @@ class OddStrides:
             if is_returned(current) or len(seen) > MAX_READERS:
                 return True
             for user in current.users:
-                if user not in seen and any(map(_has_size_one, graph_facts.tensors_of(user))):
+                is_in_doubt = user not in seen and user.target not in _PRODUCTS
+                if is_in_doubt and any(map(_has_size_one, graph_facts.tensors_of(user))):
                     seen.add(user)
                     pending.append(user)
         return False
@@ -65,7 +75,7 @@ class OddStrides:
         pending = [node]
         while pending:
             for user in pending.pop().users:
-                known = self._in_doubt.get(user, False)
+                known = self._in_doubt.get(user, False) or user.target in _PRODUCTS
                 if not known and any(map(_has_size_one, graph_facts.tensors_of(user))):
                     self._in_doubt[user] = True
                     pending.append(user)
@@ -84,7 +94,7 @@ class OddStrides:
             elif not all(map(_is_plain, tensors)):
                 known[current] = True
             else:
-                inputs = current.all_input_nodes
+                inputs = doubt_from(current)
                 unknown = [used for used in inputs if used not in known]
                 in_doubt = any(map(known.get, inputs))
                 if unknown and not in_doubt:

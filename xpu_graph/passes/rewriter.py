@@ -21,7 +21,7 @@ from xpu_graph.fx import aten
 from xpu_graph.passes.changes import ChangeLog
 from xpu_graph.passes.drafts import Call, Draft, DraftRefused
 from xpu_graph.passes.memory import Memory, storages_in
-from xpu_graph.passes.odd_strides import OddStrides
+from xpu_graph.passes.odd_strides import OddStrides, doubt_from
 from xpu_graph.passes.readers import Readers
 from xpu_graph.passes.regions import Regions
 from xpu_graph.stage import Stage, Unit
@@ -364,7 +364,7 @@ class Rewriter:
         reason = readers.why_not(new)
         if reason is None and self._is_detached_output(old):
             reason = "an output is detached from what it is a view of"
-        in_doubt = reason is None and self._odd.may_differ(value, [*reads, *old.all_input_nodes])
+        in_doubt = reason is None and self._odd.may_differ(value, [*reads, *doubt_from(old)])
         if in_doubt and self._odd.reach(old, self.memory.is_returned):
             reason = "a dimension of size 1 of an output may get another stride"
         return readers.moved, reason

@@ -11,13 +11,19 @@ _SCHEMAS = {
     "AddLayerNorm": "(Tensor x, Tensor residual, Tensor weight, Tensor bias, float eps) "
     "-> (Tensor, Tensor)",
     "AddRMSNorm": "(Tensor x, Tensor residual, Tensor weight, float eps) -> (Tensor, Tensor)",
+    "DenseLayer": "(Tensor x, Tensor weight, Tensor? bias, str activation) -> Tensor",
+    "DenseTower": "(Tensor x, Tensor[] weights, Tensor?[] biases, str[] activations) -> Tensor",
+    "EmbeddingBundle": "(Tensor[] tables, Tensor[] ids, int[]? columns) -> Tensor",
     "GEGLU": "(Tensor gate, Tensor up, str approximate) -> Tensor",
     "GELU": "(Tensor x, str approximate) -> Tensor",
     "LayerNorm": "(Tensor x, Tensor? weight, Tensor? bias, float eps) -> Tensor",
+    "ParallelLinears": "(Tensor x, Tensor[] weights, Tensor?[] biases) -> Tensor[]",
     "RMSNorm": "(Tensor x, Tensor? weight, float eps) -> Tensor",
     "RoPE": "(Tensor x, Tensor cos, Tensor sin) -> Tensor",
     "SDPA": "(Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, bool is_causal) "
     "-> Tensor",
+    "SliceCat": "(Tensor x, int[] starts, int[] stops, int dim) -> Tensor",
+    "SliceStackSum": "(Tensor x, int[] starts, int width, int dim) -> Tensor",
     "SwiGLU": "(Tensor gate, Tensor up) -> Tensor",
 }
 _library = torch.library.Library("stand_in", "FRAGMENT")

@@ -140,7 +140,7 @@ def _results(
             return value
         return value.detach().clone() if mode is None else mode.from_tensor(value.detach())
 
-    arguments = [own(value) for value in examples]
+    arguments = pytree.tree_map(own, list(examples))
     try:
         with torch.no_grad():
             if mode is None:

@@ -7,10 +7,11 @@ what it checks for every pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import torch
 from torch import fx
 from typing_extensions import override
 
@@ -110,8 +111,10 @@ class PatternPass(Pass):
                     rewriter.visiting = node
                     self._visit(node, shape, rewriter)
         rewriter.visiting = None
-        self._seen_until = rewriter.clock
-        return rewriter.applied > before
+        changed = rewriter.applied > before
+        # what it made may be found in turn
+        self._seen_until = -1 if changed else rewriter.clock
+        return changed
 
     def _visit(self, node: fx.Node, shape: Shape, rewriter: Rewriter) -> None:
         reasons = []
@@ -197,11 +200,25 @@ class PatternPass(Pass):
         if not all(isinstance(result, fx.Node) for result in results):
             raise DraftRefused("the replacement gives something that is no tensor")
         built = [made[result] for result in results]
+        found = [*match.outputs, *match.inner]
+        if self.pattern.converts and _computing(draft.calls) == _computing(found):
+            raise DraftRefused("it is computed in this way already")
         if not self.pattern.converts:
             return built
         return [
             in_dtype(result, old, draft) for result, old in zip(built, match.outputs, strict=True)
         ]
+
+
+def _computing(calls: Iterable[Call | fx.Node]) -> set[Any]:
+    """The operators of some calls, but for those that give a view."""
+    return {call.target for call in calls if not _is_view(call.target)}
+
+
+def _is_view(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and any(
+        returned.alias_info is not None for returned in target._schema.returns
+    )
 
 
 def _why_not_there(match: Match, rewriter: Rewriter) -> str | None:

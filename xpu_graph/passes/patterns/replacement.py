@@ -200,18 +200,33 @@ class _Kept(Exception):
 
 def _kind(given: Sequence[Any], call: Call | None) -> Hashable | None:
     """Equal for inputs that give equal graphs; None where that is not known."""
-    kinds: list[Hashable] = [call]
-    for value in given:
-        if not isinstance(value, fx.Node):
-            nested: list[fx.Node] = []
-            fx.map_arg(value, nested.append)
-            if nested:
-                return None
-            kinds.append(f"{type(value).__name__} {value!r}")
-            continue
-        fake = value.meta["val"]
-        if not isinstance(fake, torch.Tensor) or not is_static(fake) or fake.is_sparse:
-            return None
-        kinds.append((fake.shape, fake.stride(), fake.storage_offset(), fake.dtype, fake.device))
-    same = [given.index(value) for value in given]
-    return (*kinds, *same)
+    places: dict[fx.Node, int] = {}
+    try:
+        return call, _described(given, places)
+    except _Symbolic:
+        return None
+
+
+def _described(value: Any, places: dict[fx.Node, int]) -> Hashable:
+    """Equal for values that lead to equal graphs.
+
+    Args:
+        value: a node, a literal, or a sequence of these.
+        places: the nodes that were seen before, numbered; further ones are added.
+
+    Raises:
+        _Symbolic: what comes of a node is not known.
+    """
+    if isinstance(value, (list, tuple)):
+        return tuple(_described(entry, places) for entry in value)
+    if not isinstance(value, fx.Node):
+        return f"{type(value).__name__} {value!r}"
+    fake = value.meta["val"]
+    if not isinstance(fake, torch.Tensor) or not is_static(fake) or fake.is_sparse:
+        raise _Symbolic
+    place = places.setdefault(value, len(places))
+    return place, fake.shape, fake.stride(), fake.storage_offset(), fake.dtype, fake.device
+
+
+class _Symbolic(Exception):
+    """Something is symbolic, or no plain tensor."""

@@ -51,7 +51,7 @@ class Shape(ABC):
 
     @abstractmethod
     def candidates(self, rewriter: Rewriter) -> Iterable[fx.Node]:
-        """The nodes that may be the last output of a match, in graph order."""
+        """The nodes that may be the last output of a match, in the order they are tried."""
 
     @abstractmethod
     def find(self, candidate: fx.Node) -> Iterator[Match]:

@@ -280,6 +280,7 @@ def test_gated_models_keep_their_numbers_with_all_of_them():
         done = compile_and_compare(block, inputs, "")
     applied = {name.partition("-")[0] for name, record in done.items() if record.applied}
     assert applied & STRUCTURES.keys() == {
+        "ParallelLinears",
         "RMSNorm",
         "SwiGLU",
     }
