@@ -170,7 +170,7 @@ def test_an_eps_that_is_known_at_run_time_only():
     ("function", "part"),
     [
         (lambda x, w: x * torch.rsqrt(mean(x * x * x) + 1e-6) * w, "other arguments"),
-        (lambda x, w: x * torch.rsqrt(mean(x * x) + 1e-6) + w * w, None),
+        (lambda x, w: x * torch.rsqrt(mean(x * x) * 1e-6) * w, None),
         (lambda x, w: x * torch.rsqrt(mean(x * w) + 1e-6) * w, None),
     ],
 )
