@@ -24,6 +24,9 @@ from xpu_graph.passes.patterns.shape import Match, Shape
 from xpu_graph.passes.patterns.template import Template
 from xpu_graph.target import Target
 
+BUILT_IN_PRIORITY = -100
+"""Of the implementations that the package brings; users' have 0 where they say nothing."""
+
 
 @dataclass(frozen=True, eq=False)
 class Form:

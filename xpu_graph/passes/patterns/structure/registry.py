@@ -37,9 +37,6 @@ _lock = threading.Lock()
 _registered: list[Implementation] = []
 _passes: dict[Implementation, type[PatternPass]] = {}
 
-BUILT_IN_PRIORITY = -100
-"""Of the implementations that the package brings."""
-
 
 def register_structure(
     name: str,
