@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from programs import MODES, assert_same_numbers, backend, compiled, on_npu
+from programs import MODES, assert_same_numbers, backend, compiled, inference, on_npu
 
 from tests.zoo import build
 from xpu_graph import OptLevel, XpuGraphConfig, backends
@@ -87,7 +87,8 @@ def attention(query, key, value):
     return scores.softmax(-1) @ value
 
 
-def masked_attention(query, key, value, mask):
+def masked_attention(query, key, value, seen):
+    mask = torch.where(seen, 0.0, torch.finfo(query.dtype).min).to(query.dtype)
     scores = query @ key.transpose(-2, -1) / 4 + mask
     return scores.softmax(-1, dtype=torch.float32).to(query.dtype) @ value
 
@@ -117,8 +118,8 @@ def turned(function):
 X, WEIGHT, BIAS = torch.randn(2, 3, 16), torch.rand(16) + 0.5, torch.randn(16)
 HEADS = torch.randn(2, 4, 5, 16)
 ANGLE = torch.randn(1, 1, 5, 8).repeat(1, 1, 1, 2)
-MASK = torch.randn(2, 1, 5, 5)
 HIDDEN = torch.ones(5, 5, dtype=torch.bool).triu(1)
+SEEN = torch.stack([~HIDDEN, ~HIDDEN.roll(1)])[:, None]
 ATTENTION = "npu.npu_fused_infer_attention_score.default"
 
 PROGRAMS = {
@@ -136,9 +137,9 @@ PROGRAMS = {
     "rope": ("npu.npu_rotary_mul.default", rope, HEADS, ANGLE.cos(), ANGLE.sin()),
     "attention": (ATTENTION, attention, HEADS, HEADS + 1, HEADS - 1),
     "attention_of_one_head": (ATTENTION, attention, X, X + 1, X - 1),
-    "masked_attention": (ATTENTION, masked_attention, HEADS, HEADS, HEADS, MASK),
+    "masked_attention": (ATTENTION, masked_attention, HEADS, HEADS, HEADS, SEEN),
     "hiding_attention": (ATTENTION, hiding_attention, HEADS, HEADS, HEADS, HIDDEN),
-    "gelu_with_erf": ("aten.gelu.default", gelu_with_erf, X),
+    "gelu_with_erf": ("npu.npu_gelu.default", gelu_with_erf, X),
     "gelu_with_tanh": ("npu.npu_gelu.default", gelu_with_tanh, X),
     "turned_gelu": ("npu.npu_gelu.default", turned(gelu_with_tanh), X),
 }
@@ -174,3 +175,107 @@ def test_the_vendor_gets_the_operator(name, mode, dtype, handed):
         assert not any("cat" in target for target in handed)
     tolerance = TOLERANCES[dtype]
     assert_same_numbers(got, function(*inputs), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_graph_serves_all_lengths(mode, handed):
+    def block(x, weight, hidden, cos, sin):
+        heads = rms_norm(x.unflatten(-1, (4, 16)), weight).transpose(1, 2)
+        turned = rope(heads, cos, sin)
+        return hiding_attention(turned, turned, heads, hidden)
+
+    run = at_level2(block, mode)
+    weight = WEIGHT.half()
+    for length in (5, 7, 3):
+        x = torch.randn(2, length, 64, dtype=torch.float16)
+        hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
+        angle = torch.randn(1, 1, length, 16, dtype=torch.float16)
+        inputs = [x, weight, hidden, angle.cos(), angle.sin()]
+        on_device = list(map(on_npu, inputs))
+        for value, dim in zip(on_device, (1, None, (0, 1), 2, 2), strict=True):
+            if dim is not None:
+                torch._dynamo.mark_dynamic(value, dim)
+        assert_same_numbers(run(*on_device), block(*inputs), rtol=1e-2, atol=1e-2)
+    operators = ("npu.npu_rms_norm.default", "npu.npu_rotary_mul.default", ATTENTION)
+    assert [handed.count(name) for name in operators] == [1, 1, 1]
+
+
+def refusals(function, *inputs, mode="reduce-overhead", **options):
+    """Why each structure was not replaced."""
+    made = backend(mode, config={"opt_level": OptLevel.level2}, **options)
+    run = inference(torch.compile(function, backend=made))
+    want = function(*inputs)
+    assert_same_numbers(run(*map(on_npu, inputs)), want, rtol=2e-2, atol=2e-2)
+    (graph,) = made.reports[-1].graphs
+    return {reason for record in graph.passes.values() for reason in record.refused}
+
+
+def of(dtype, *tensors):
+    return [one.to(dtype) for one in tensors]
+
+
+REFUSED = {
+    "dtype": (rms_norm, of(torch.float64, X, WEIGHT), "x is torch.float64"),
+    "shape of the weight": (rms_norm, (X, torch.rand(3, 16)), "the weight does not have the shape"),
+    "one dimension": (rms_norm, (X[0, 0], WEIGHT), "x has 1 dimensions, and not 2 to 8"),
+    "dtype of the weight": (
+        add_rms_norm,
+        (*of(torch.float16, X, X), WEIGHT),
+        "the weight is torch.float32, and not torch.float16",
+    ),
+    "halves of two tensors": (
+        lambda gate, up: torch.nn.functional.silu(gate) * up,
+        (X, X + 1),
+        "gate and factor are not the left and the right half of one tensor",
+    ),
+    "halves the other way round": (
+        lambda x: torch.nn.functional.silu(x[..., 8:]) * x[..., :8],
+        (X,),
+        "gate and factor are not the left and the right half of one tensor",
+    ),
+    "gelu of two tensors": (
+        lambda gate, up: torch.nn.functional.gelu(gate) * up,
+        (X, X + 1),
+        "gate and factor are not the halves of one tensor",
+    ),
+    "angles of each head": (
+        rope,
+        (HEADS, *(torch.randn(1, 4, 5, 16) for _ in range(2))),
+        "cos is (1, 4, 5, 16), which is not broadcast to (2, 4, 5, 16)",
+    ),
+    "rows of 16 bytes": (
+        rope,
+        of(torch.float16, HEADS[..., :8], ANGLE[..., :8], ANGLE[..., :8]),
+        "a row of x is no multiple of 32 bytes",
+    ),
+    "rotation in three dimensions": (
+        rope,
+        (X, torch.rand(3, 16), torch.rand(3, 16)),
+        "x has 3 dimensions, and not 4",
+    ),
+    "attention in float32": (attention, (HEADS, HEADS, HEADS), "the query is torch.float32"),
+    "narrow values": (
+        attention,
+        of(torch.float16, HEADS, HEADS, HEADS[..., :4]),
+        "the value does not have the shape",
+    ),
+    "keys for all batches": (
+        attention,
+        of(torch.float16, HEADS, HEADS[:1], HEADS),
+        "the operands of a product are broadcast",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_an_operator_does_not_take_stays(case):
+    function, inputs, reason = REFUSED[case]
+    assert any(told.startswith(reason) for told in refusals(function, *inputs))
+
+
+def test_a_wider_weight_widens_the_norm(handed):
+    x = X.half()
+    got = at_level2(lambda x, weight: rms_norm(x, weight), "npugraph_ex")(x.npu(), WEIGHT.npu())
+    assert got.dtype == torch.float32
+    assert "npu.npu_rms_norm.default" in handed
+    assert_same_numbers(got, rms_norm(x, WEIGHT), rtol=1e-3, atol=1e-3)

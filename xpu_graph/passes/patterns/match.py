@@ -279,7 +279,7 @@ def _is_passed(word: Any, node: fx.Node) -> bool:
     """Whether a word of a form lets a call stand in between."""
     if word is reshaped:
         return node.target in SAME_ORDER
-    if node.target not in CASTS:
+    if node.target not in CASTS and str(node.target) not in graph_facts.VENDOR_CASTS:
         return False
     value, read = node.meta["val"], node.all_input_nodes[0].meta["val"]
     return value.device == read.device and all(v.is_floating_point() for v in (value, read))

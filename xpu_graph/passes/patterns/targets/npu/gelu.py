@@ -1,7 +1,7 @@
-"""GELU by one operator: torch's own for the exact one, ``npu_gelu`` for the one with ``tanh``.
+"""GELU by ``npu_gelu``, exactly and with ``tanh``.
 
-On an NPU torch's own operator leaves out which of the two is asked for, and computes the exact one;
-``npu_gelu`` does not. Documented for float16, bfloat16 and float32.
+Used in place of torch's own operator, too: torch_npu's kernel for that one, and torchair's
+converter, are not told which of the two is asked for. For float16, bfloat16 and float32.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ from typing import Any
 
 import torch
 
-from xpu_graph.fx import aten
 from xpu_graph.passes.patterns.targets.npu.constraints import plain, why_not_dtype, why_not_here
 from xpu_graph.passes.patterns.targets.npu.made import implementation
 
 
 def npu_gelu(x: Any, approximate: Any) -> Any:
-    if approximate == "none":
-        return aten.gelu.default(x)
     return torch.ops.npu.npu_gelu(plain(x), approximate=approximate)
 
 
