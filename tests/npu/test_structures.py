@@ -5,10 +5,12 @@ import torch
 from programs import MODES, assert_same_numbers, backend, compiled, inference, on_npu
 
 from tests.zoo import build
-from xpu_graph import OptLevel, XpuGraphConfig, backends
+from xpu_graph import OptLevel, Target, XpuGraph, XpuGraphConfig, backends
 from xpu_graph.backends.npu.option_checks import read_options
-from xpu_graph.passes.patterns.targets.npu.made import _engine
+from xpu_graph.passes.patterns.targets import npu as targets
+from xpu_graph.passes.patterns.targets.npu.made import engine_of
 
+aten = torch.ops.aten
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 HALVES = (torch.float16, torch.bfloat16)
 FLOATS = (*HALVES, torch.float32)
@@ -275,7 +277,86 @@ def test_what_an_operator_does_not_take_stays(case):
 
 def test_a_wider_weight_widens_the_norm(handed):
     x = X.half()
-    got = at_level2(lambda x, weight: rms_norm(x, weight), "npugraph_ex")(x.npu(), WEIGHT.npu())
+    got = at_level2(rms_norm, "npugraph_ex")(x.npu(), WEIGHT.npu())
     assert got.dtype == torch.float32
     assert "npu.npu_rms_norm.default" in handed
     assert_same_numbers(got, rms_norm(x, WEIGHT), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_torchs_own_gelu_is_told_which_one(mode, approximate):
+    """Torch_npu's kernel for it, and torchair's converter, are not: one of two would be wrong."""
+    x = torch.linspace(-4, 4, 101)
+
+    def gelu(x):
+        return torch.nn.functional.gelu(x, approximate=approximate)
+
+    assert_same_numbers(at_level2(gelu, mode)(x.npu()), gelu(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "add_layer_norm", "masked_attention", "geglu"])
+@pytest.mark.parametrize("options", [None, {"compiler": "device_graph"}], ids=str)
+def test_without_the_vendors_compiler(name, options):
+    operator, function, inputs = program(name, torch.float16)
+    config = XpuGraphConfig(
+        target=Target.npu,
+        vendor_compiler_config=options,
+        opt_level=OptLevel.level2,
+        enable_cache=False,
+    )
+    made = XpuGraph(config)
+    got = inference(torch.compile(function, backend=made))(*map(on_npu, inputs))
+    assert_same_numbers(got, function(*inputs), rtol=1e-2, atol=1e-2)
+    (graph,) = made.reports[-1].graphs
+    assert graph.after[operator] == 1
+
+
+MODELS = {
+    ("llama", torch.float16): {"add_rms_norm": 4, "rms_norm": 1, "fused_infer_attention_score": 2},
+    ("llama", torch.float32): {"add_rms_norm": 4, "rms_norm": 1, "rotary_mul": 4},
+    ("bert", torch.float16): {"add_layer_norm": 4, "gelu": 3, "fused_infer_attention_score": 2},
+    ("phi3", torch.bfloat16): {"add_rms_norm": 4, "swiglu": 2, "fused_infer_attention_score": 2},
+}
+
+
+@pytest.mark.parametrize(("name", "dtype"), MODELS, ids=str)
+def test_models(name, dtype, handed):
+    sample, on_device = build(name, dtype=dtype), build(name, dtype=dtype)
+    inputs = {key: on_npu(value) for key, value in sample.small.items()}
+    run = at_level2(on_device.model.npu(), "reduce-overhead")
+    got, want = (next(iter(dict(out).values())) for out in (run(**inputs), _reference(sample)))
+    assert_same_numbers(got, want, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype])
+    counts = {name: handed.count(f"npu.npu_{name}.default") for name in MODELS[name, dtype]}
+    assert counts == MODELS[name, dtype]
+
+
+def _reference(sample):
+    with torch.no_grad():
+        return sample.model(**sample.small)
+
+
+def test_torchair_converts_what_is_wanted_for_ge():
+    """An operator that torchair learns to convert has to be wanted there."""
+    for mode in MODES:
+        options = {"compiler": "ge", "mode": mode}
+        config = XpuGraphConfig(target=Target.npu, vendor_compiler_config=options)
+        for one in targets.IMPLEMENTATIONS:
+            operator = getattr(torch.ops.npu, one.label, None) or getattr(aten, one.label)
+            has_converter = hasattr(operator.default, "_ge_converter")
+            assert one.wanted(config) == (has_converter or mode != "max-autotune"), one.name
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"compiler": "ge"},
+        *({"mode": mode} for mode in MODES),
+        *({"compiler": "ge", "mode": mode} for mode in MODES),
+        *({"compiler": name} for name in ("npugraph_ex", "device_graph", "inductor")),
+    ],
+    ids=str,
+)
+def test_the_mode_is_the_one_that_the_backend_takes(options):
+    assert engine_of(options) == read_options(options).engine

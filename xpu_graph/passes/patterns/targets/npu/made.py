@@ -34,7 +34,7 @@ def implementation(
     """
 
     def wanted(config: XpuGraphConfig) -> bool:
-        engine = _engine(config.vendor_compiler_config)
+        engine = engine_of(config.vendor_compiler_config)
         # Inductor makes kernels of its own of these, and takes each operator as a wall.
         if engine == _INDUCTOR or (engine == _MAX_AUTOTUNE and not in_ge):
             return False
@@ -57,7 +57,7 @@ def is_there(name: str) -> bool:
     return packet is not None and has_fake_kernel(packet.default)
 
 
-def _engine(options: dict[str, Any] | None) -> str | None:
+def engine_of(options: dict[str, Any] | None) -> str | None:
     """The mode of ``ge``, or the compiler; None for no vendor compiler."""
     if options is None:
         return None
