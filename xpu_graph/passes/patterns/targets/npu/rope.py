@@ -53,17 +53,21 @@ def check(x: Any, cos: Any, sin: Any) -> str | None:
         reason = "cos and sin have different shapes"
     if reason is not None:
         return reason
-    reasons = [_why_not_in(layout, x, cos) for layout in _LAYOUTS]
-    return None if None in reasons else min(filter(None, reasons), key=len)
+    reasons = [_why_not_limits(layout, x) for layout in _LAYOUTS if _is_broadcast(layout, x, cos)]
+    if not reasons:
+        return f"cos is {tuple(cos.shape)}, which is not broadcast to {tuple(x.shape)}"
+    return None if None in reasons else reasons[0]
 
 
-def _why_not_in(layout: _Layout, x: torch.Tensor, cos: torch.Tensor) -> str | None:
-    """Why the shapes do not fit one layout."""
-    for dim in range(4):
-        is_whole = same_size(cos.shape[dim], x.shape[dim])
-        may_be_one = dim == layout.heads or (dim == layout.batch and cos.shape[layout.heads] == 1)
-        if not is_whole and not (may_be_one and cos.shape[dim] == 1):
-            return f"cos is {tuple(cos.shape)}, which is not broadcast to {tuple(x.shape)}"
+def _is_broadcast(layout: _Layout, x: torch.Tensor, cos: torch.Tensor) -> bool:
+    """Whether cos has all of x, or is one for all heads, or for all batches and heads."""
+    missing = [dim for dim in range(4) if not same_size(cos.shape[dim], x.shape[dim])]
+    one_head = same_size(cos.shape[layout.heads], 1)
+    legal = {layout.heads, layout.batch} if one_head else set()
+    return set(missing) <= legal and all(same_size(cos.shape[dim], 1) for dim in missing)
+
+
+def _why_not_limits(layout: _Layout, x: torch.Tensor) -> str | None:
     if layout.name == "BNSD" and x.shape[-1] * x.element_size() % _ROW_BYTES:
         return f"a row of x is no multiple of {_ROW_BYTES} bytes"
     batches = why_not_at_most("the number of batches", x.shape[layout.batch], 999)

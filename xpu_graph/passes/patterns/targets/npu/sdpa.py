@@ -8,7 +8,8 @@ Documented for float16 and bfloat16, contiguous operands, keys and values of one
 heads, 65536 batches, 512 places wide, or 128 where a row is no multiple of 32 bytes; 20971520
 places, or 262144 for one query. A floating-point mask is ``pse_shift``, which is added after the
 scores are scaled: of the query's dtype, written out for every head, and for every batch or for one.
-Batches and places that are known at run time only are taken: a graph for fewer serves no purpose.
+Batches and places that are known at run time only are taken; where they go beyond, which scores of
+that many places rarely fit into memory for, the vendor says so.
 """
 
 from __future__ import annotations
