@@ -3,6 +3,7 @@
 # make test-npu  the npu target with the real Ascend packages, on a simulated CANN
 # make sweep-npu every model with every compiler and setting of the npu target; hours
 # make fuzz   20,000 random graphs through every pass, against eager; about an hour. SEED=n GRAPHS=n
+# make sweep-structures  which structures are found in which models, in every setting
 # make sweep-opinfo, make sweep-models  torch's operators, architectures of transformers; an hour each
 # make lint   ruff, ruff format, mypy
 #
@@ -21,7 +22,7 @@ NPU_VENV := .venv-npu
 NPU_BIN := $(NPU_VENV)/bin
 NPU_PIP := $(NPU_BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-npu fuzz sweep-opinfo sweep-models sweep-npu lint format clean check
+.PHONY: demo test test-npu fuzz sweep-opinfo sweep-models sweep-structures sweep-npu lint format clean check
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/python examples/01_quickstart.py
@@ -40,6 +41,9 @@ sweep-opinfo: $(VENV)/dev.stamp
 
 sweep-models: $(VENV)/dev.stamp
 	$(BIN)/python -W ignore -m tests.sweeps.transformers_models --log models.jsonl --jobs $(JOBS)
+
+sweep-structures: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -n $(JOBS) tests/sweeps/structures.py
 
 sweep-npu: $(NPU_VENV)/stamp
 	$(NPU_BIN)/python -m pytest -n $(JOBS) tests/sweeps/npu_models.py

@@ -119,7 +119,11 @@ def test_effects_of_custom_operators(call):
         (aten.sin.default, (X,), []),
         (aten.add_.Tensor, (X, X), [0]),
         (aten._foreach_add_.Scalar, (X, 1), [0]),
-        (aten.native_batch_norm.default, (X,) * 5 + (True, 0.1, 1e-5), []),
+        (aten.native_batch_norm.default, (X,) * 5 + (True, 0.1, 1e-5), [3, 4]),
+        (aten.batch_norm.default, (X,) * 5 + (True, 0.1, 1e-5, False), [3, 4]),
+        (aten.batch_norm.default, (X,) * 5 + (False, 0.1, 1e-5, False), []),
+        (aten.batch_norm.default, (X, X, X, None, None, True, 0.1, 1e-5, False), []),
+        (aten.instance_norm.default, (X,) * 5 + (True, 0.1, 1e-5, False), [3, 4]),
         (aten._native_batch_norm_legit.default, (X,) * 5 + (True, 0.1, 1e-5), [3, 4]),
         (print, (X, X), [0, 1]),
         (torch.ops.higher_order.with_effects, (X, aten.sin.default, X), [0, 1]),
@@ -131,6 +135,16 @@ def test_written_args(target, args, written, call):
     node = call(target, *args)
     inputs = list(node.graph.find_nodes(op="placeholder"))
     assert effects.written_args(node) == [inputs[i] for i in written]
+
+
+def test_statistics_are_kept(call):
+    """What the schemas do not say: these operators write to their running statistics."""
+    for flag in (True, False):
+        node = call(aten.batch_norm.default, *(X,) * 5, flag, 0.1, 1e-5, False)
+        assert effects.is_removable(node) == effects.is_deterministic(node) == (not flag)
+        mean, variance = torch.zeros(3), torch.ones(3)
+        torch.native_batch_norm(torch.ones(4, 3), None, None, mean, variance, flag, 0.1, 1e-5)
+        assert bool(mean.any()) == flag
 
 
 def test_written_keyword_and_list_arguments(call):

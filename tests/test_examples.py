@@ -19,6 +19,7 @@ ARGUMENTS = {
     "05_npu_kv_cache_decode.py": ["--target", "cpu"],
     "07_distributed_data_parallel.py": [],
     "08_plugin_pattern.py": [],
+    "09_training_pattern.py": [],
 }
 SAYS = {
     "01_quickstart.py": "All 6 ways find the same pairs.",
@@ -29,6 +30,7 @@ SAYS = {
         "Every rank has the same keys, and the losses are eager's."
     ),
     "08_plugin_pattern.py": "found 3 times",
+    "09_training_pattern.py": "Both sides learn the same.",
 }
 NPU_ONLY = ["04_npu_device_graph.py", "06_npu_compiler_alone.py"]
 

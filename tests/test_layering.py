@@ -25,7 +25,7 @@ LAYERS = [
         "effects",
     ],
     ["passes", "cache", "backends", "debug", "kernels"],
-    ["partition", "dispatch", "keeper", "runtime"],
+    ["partition", "pregrad", "dispatch", "keeper", "runtime"],
     ["compiler"],
     ["backend", "diagnose", "testing", "conformance_programs", "conformance", "cli", "__main__"],
 ]

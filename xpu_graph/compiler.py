@@ -24,6 +24,7 @@ from xpu_graph.debug.interceptor import Interceptor
 from xpu_graph.debug.logs import configure_logs
 from xpu_graph.debug.report import (
     KEPT_REPORTS,
+    PARTS_ARE_KEPT,
     CompileReport,
     GraphReport,
     count_calls,
@@ -42,6 +43,7 @@ from xpu_graph.fx import shallow_copy
 from xpu_graph.keeper import Keeper
 from xpu_graph.passes import DEFAULT_PASSES, Pipeline, split_constant_part
 from xpu_graph.passes.patterns import patterns_for
+from xpu_graph.pregrad import rewritten
 from xpu_graph.runtime import boxed_entry, named_errors
 from xpu_graph.stage import Stage, Unit
 
@@ -133,6 +135,7 @@ class XpuGraph:
             lambda unit: self._compile(unit, report),
             lambda unit: self._improve(unit, report),
             around,
+            lambda graph, inputs, name: self._before_autograd(graph, inputs, name, report),
         )
         report.seconds = time.perf_counter() - start
         self.reports.append(report)
@@ -203,14 +206,26 @@ class XpuGraph:
             artifact = Interceptor(artifact, reference, unit.name, self._tolerances or {})
         return boxed_entry(artifact)
 
+    def _before_autograd(
+        self, gm: fx.GraphModule, inputs: Sequence[Any], name: str, report: CompileReport
+    ) -> fx.GraphModule:
+        """Run the passes that serve the stage before differentiation, if there are any."""
+        if not self._pipeline.serves(Stage.pregrad):
+            return gm
+        return rewritten(gm, inputs, name, self._run_passes, report.graphs)
+
     def _improve(self, unit: Unit, report: CompileReport) -> None:
         """Run the passes that serve joint graphs; what is cut from one is compiled, and kept."""
         if not self._pipeline.passes_for(unit):
             return
-        told = GraphReport(unit.name, unit.stage.value, cache="not kept, since its two parts are")
+        told = GraphReport(unit.name, unit.stage.value, cache=PARTS_ARE_KEPT)
         report.graphs.append(told)
+        self._run_passes(unit, told)
+
+    def _run_passes(self, unit: Unit, told: GraphReport) -> None:
+        """Run the passes over a graph that others will be made of."""
         if self._tolerances is not None:
-            told.notes.append("not changed: the interceptor compares what was cut from it")
+            told.notes.append("not changed: the interceptor compares what is made of it")
             return
         with named_errors(f"compiling {unit.name}", XpuGraphError), told.timed("passes"):
             self._pipeline.run(unit, watchers(self.config, told, self._fuel))

@@ -20,6 +20,7 @@ from xpu_graph.config import XpuGraphConfig
 from xpu_graph.fakes import refresh_values
 from xpu_graph.fx import mark, placeholders
 from xpu_graph.partition import partitioner
+from xpu_graph.pregrad import may_need_gradients
 from xpu_graph.stage import Stage, Unit
 from xpu_graph.torch_compat import storage_id
 
@@ -27,6 +28,9 @@ log = logging.getLogger(__name__)
 
 Compile = Callable[[Unit], Callable[[list[Any]], Any]]
 """Turns a unit into what AOTAutograd calls: a function of one list, which it empties."""
+
+BeforeAutograd = Callable[[fx.GraphModule, Sequence[Any], str], fx.GraphModule]
+"""Given a Dynamo graph, its inputs and a name: a graph with the same calling convention."""
 
 _numbers = itertools.count()
 
@@ -38,6 +42,7 @@ def dispatch(
     compile_unit: Compile,
     improve_joint: Callable[[Unit], object] | None = None,
     around: Surroundings = Surroundings(),  # noqa: B008 - it is frozen
+    before_autograd: BeforeAutograd | None = None,
 ) -> Callable[..., Any]:
     """Compile a Dynamo graph stage by stage.
 
@@ -48,6 +53,7 @@ def dispatch(
         compile_unit: compiles one graph.
         improve_joint: changes the graph of forward and backward in place, before it is cut.
         around: what the target's compiler needs done here.
+        before_autograd: changes the program before it is differentiated.
 
     Returns:
         A function with the calling convention of ``gm``.
@@ -55,6 +61,8 @@ def dispatch(
     number = next(_numbers)
     marks = around.input_marks(gm, inputs)
     gm = around.prepare(gm, inputs)
+    if before_autograd is not None and may_need_gradients(gm, inputs):
+        gm = before_autograd(gm, inputs, f"graph_{number}_{Stage.pregrad.value}")
     static = _static_tensors(gm, inputs) if config.freeze else {}
     shared = _shares_memory(inputs) if config.freeze else set()
     gathered = _gathered(gm) if config.freeze else set()

@@ -11,6 +11,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from xpu_graph.fx import VENDOR_CASTS, aten, attribute
+from xpu_graph.torch_compat import CHECKPOINT
 
 _SIZE_ARITHMETIC = (
     "abs add and_ eq floordiv ge getitem gt index invert le lshift lt mod mul ne neg not_ or_ pos "
@@ -57,6 +58,18 @@ _COLLECTIVE_NAMESPACES = frozenset(
 )
 """Of operators that talk to other processes, and of those that wait for an answer."""
 
+_KEEPS_STATISTICS = {
+    aten._batch_norm_impl_index.default: "training",
+    aten.batch_norm.default: "training",
+    aten.cudnn_batch_norm.default: "training",
+    aten.instance_norm.default: "use_input_stats",
+    aten.miopen_batch_norm.default: "training",
+    aten.native_batch_norm.default: "training",
+}
+"""Operators that write to their running statistics where a flag is set; their schemas hide it."""
+
+_STATISTICS = ("running_mean", "running_var")
+
 _UNINITIALISED = frozenset(
     {
         aten.empty.memory_format,
@@ -67,6 +80,10 @@ _UNINITIALISED = frozenset(
         aten.new_empty_strided.default,
     }
 )
+
+
+_NEVER_DRAWING = frozenset({aten._scaled_dot_product_flash_attention_for_cpu.default})
+"""Tagged as random for the sake of a dropout that their kernels refuse."""
 
 
 def is_random(node: fx.Node) -> bool:
@@ -87,8 +104,11 @@ def written_args(node: fx.Node) -> list[fx.Node]:
             and target not in _SYMBOLIC_FUNCTIONS
             and not _is_functional_higher_order(target)
         )
-        return node.all_input_nodes if opaque else []
-    if not _facts(node, target).is_mutable:
+        return node.all_input_nodes if opaque and not _is_pure_checkpoint(node) else []
+    facts = _facts(node, target)
+    if facts.keeps_statistics is not None:
+        return _written_statistics(node, target, facts.keeps_statistics)
+    if not facts.is_mutable:
         return []
     written: list[fx.Node] = []
     for position, argument in enumerate(target._schema.arguments):
@@ -99,6 +119,25 @@ def written_args(node: fx.Node) -> list[fx.Node]:
             given = node.args[position]
         written += [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, fx.Node)]
     return written
+
+
+def _written_statistics(node: fx.Node, target: torch._ops.OpOverload, flag: str) -> list[fx.Node]:
+    given = {
+        argument.name: node.kwargs.get(
+            argument.name, node.args[position] if position < len(node.args) else None
+        )
+        for position, argument in enumerate(target._schema.arguments)
+    }
+    if given[flag] is False:
+        return []
+    return [value for name in _STATISTICS if isinstance(value := given[name], fx.Node)]
+
+
+def _is_pure_checkpoint(node: fx.Node) -> bool:
+    """Whether it is a region to be computed again that writes to nothing."""
+    return node.target is CHECKPOINT and not any(
+        written_args(inner) for body in _subgraphs(node) for inner in body.graph.nodes
+    )
 
 
 def is_collective(node: fx.Node) -> bool:
@@ -141,8 +180,10 @@ def is_removable(node: fx.Node) -> bool:
         return False
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
-        impure = _facts(node, target).is_impure
-        return not (_is_impure(node, target) if impure is None else impure)
+        facts = _facts(node, target)
+        if facts.keeps_statistics is not None and written_args(node):
+            return False
+        return not (_is_impure(node, target) if facts.is_impure is None else facts.is_impure)
     return target in _SYMBOLIC_FUNCTIONS or (
         _is_functional_higher_order(target)
         and not node.is_impure()
@@ -168,6 +209,8 @@ def is_deterministic(node: fx.Node) -> bool:
     if not isinstance(target, torch._ops.OpOverload):
         return target in _SYMBOLIC_FUNCTIONS
     facts = _facts(node, target)
+    if facts.keeps_statistics is not None and written_args(node):
+        return False
     return facts.may_be_deterministic and not facts.is_impure
 
 
@@ -182,18 +225,26 @@ def returns_nothing(target: torch._ops.OpOverload) -> bool:
 
 
 def opens_section(node: fx.Node) -> bool:
-    """Whether a custom operator returns nothing: it may switch streams, or open or close a scope.
+    """Whether what lies on two sides of the node may run under other conditions.
 
-    What lies on two sides of it may run under other conditions, though it computes the same.
+    A custom operator that returns nothing may switch streams, or open or close a scope; and so may
+    a function that is no operator, such as the switches of gradients and of autocast.
     """
     target = node.target
-    return isinstance(target, torch._ops.OpOverload) and _facts(node, target).opens_section
+    if isinstance(target, torch._ops.OpOverload):
+        return _facts(node, target).opens_section
+    return (
+        node.op == "call_function"
+        and target not in _SYMBOLIC_FUNCTIONS
+        and not isinstance(target, torch._ops.HigherOrderOperator)
+    )
 
 
 def _draws(target: Any) -> bool:
     return (
         isinstance(target, torch._ops.OpOverload)
         and torch.Tag.nondeterministic_seeded in target.tags
+        and target not in _NEVER_DRAWING
     )
 
 
@@ -214,6 +265,8 @@ class _Facts(NamedTuple):
     may_be_deterministic: bool
     is_impure: bool | None
     """None for a custom operator: an effect may be registered for it later."""
+    keeps_statistics: str | None
+    """The flag under which it writes to its running statistics."""
 
 
 _known: dict[int, _Facts] = {}
@@ -233,6 +286,7 @@ def _facts(node: fx.Node, target: torch._ops.OpOverload) -> _Facts:
             opens_section=nothing and not trusted,
             may_be_deterministic=trusted and target not in _UNINITIALISED,
             is_impure=_is_impure(node, target) if trusted else None,
+            keeps_statistics=_KEEPS_STATISTICS.get(target),
         )
     return known
 
@@ -244,7 +298,7 @@ def _is_impure(node: fx.Node, target: torch._ops.OpOverload) -> bool:
         or target._schema.is_mutable
         or returns_nothing(target)
         or is_collective(node)
-        or node.is_impure()
+        or node.is_impure(impure_random=False)
     )
 
 

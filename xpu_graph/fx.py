@@ -10,6 +10,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from xpu_graph.torch_compat import (
+    FakeTensor,
     FakeTensorMode,
     detect_fake_mode,
     free_unbacked_symbols,
@@ -84,7 +85,9 @@ def fake_mode_of(graph: fx.Graph) -> FakeTensorMode | None:
     for node in graph.nodes:
         tensors = tensors_of(node)
         if tensors:
-            return detect_fake_mode(tensors)
+            # torch would look at the tracing context first, whose mode may be another one
+            first = next((tensor for tensor in tensors if isinstance(tensor, FakeTensor)), None)
+            return detect_fake_mode(tensors) if first is None else first.fake_mode
     return None
 
 

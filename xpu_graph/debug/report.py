@@ -22,6 +22,10 @@ KEPT_REPORTS = 64
 """How many compilations ``recent_reports`` remembers."""
 
 
+PARTS_ARE_KEPT = "not kept, since its two parts are"
+"""What ``GraphReport.cache`` says of a graph that forward and backward are made of."""
+
+
 @dataclass
 class PassRecord:
     """What one pass did to one graph.

@@ -18,7 +18,7 @@ from torch import fx
 from xpu_graph import effects
 from xpu_graph import fx as graph_facts
 from xpu_graph.fx import aten
-from xpu_graph.torch_compat import storage_id
+from xpu_graph.torch_compat import may_be_a_copy, storage_id
 
 _LATER = "the caller may write to that memory before the backward pass"
 
@@ -248,8 +248,17 @@ def _returns_operand(node: fx.Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or not node.args:
         return False
-    return target in _MAY_RETURN_OPERAND or (
-        target._schema.is_mutable and isinstance(node.args[0], fx.Node)
+    first = node.args[0]
+    if not isinstance(first, fx.Node):
+        return target in _MAY_RETURN_OPERAND
+    return (
+        target in _MAY_RETURN_OPERAND
+        or target._schema.is_mutable
+        # one made of others, such as a cast to what it is, or dropout that drops nothing
+        or (
+            may_be_a_copy(target)
+            and storages_in(node.meta.get("val")) == storages_in(first.meta.get("val"))
+        )
     )
 
 

@@ -14,7 +14,7 @@ from xpu_graph.passes.base import Pass, Phase
 from xpu_graph.passes.constants import drop_unused_constants
 from xpu_graph.passes.rewriter import Rewriter
 from xpu_graph.passes.verify import Verifier
-from xpu_graph.stage import Unit
+from xpu_graph.stage import Stage, Unit
 from xpu_graph.torch_compat import DYNAMO_CONTROL_FLOW
 
 log = logging.getLogger(__name__)
@@ -56,13 +56,20 @@ class Pipeline:
 
     def passes_for(self, unit: Unit) -> list[type[Pass]]:
         """The passes that serve the unit's stage, in order."""
+        return self._passes_at(unit.stage)
+
+    def serves(self, stage: Stage) -> bool:
+        """Whether a pass would run in a stage."""
+        return bool(self._passes_at(stage))
+
+    def _passes_at(self, stage: Stage) -> list[type[Pass]]:
         more = [
             pass_
             for pass_ in self._more()
             if not self._config.include_patterns or pass_.name in self._config.include_patterns
         ]
         passes = ordered(self._wanted([*self._given, *more])) if more else self._passes
-        return [pass_ for pass_ in passes if unit.stage in pass_.stages]
+        return [pass_ for pass_ in passes if stage in pass_.stages]
 
     def _wanted(self, passes: Sequence[type[Pass]]) -> list[type[Pass]]:
         config = self._config

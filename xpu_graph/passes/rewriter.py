@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from xpu_graph.passes.drafts import Call, Draft, DraftRefused
 from xpu_graph.passes.memory import Memory, storages_in
 from xpu_graph.passes.odd_strides import OddStrides
 from xpu_graph.passes.readers import Readers
+from xpu_graph.passes.regions import Regions
 from xpu_graph.stage import Stage, Unit
 
 
@@ -60,6 +62,11 @@ class Rewriter:
         """Count on from another rewriter of the same unit."""
         self.firings, self.refusals = earlier.firings, earlier.refusals
         self.misses = earlier.misses
+
+    @cached_property
+    def regions(self) -> Regions:
+        """What is switched on where."""
+        return Regions(self.graph)
 
     # --- what passes ask ----------------------------------------------------------------------
 
@@ -223,7 +230,9 @@ class Rewriter:
         made: dict[Call, fx.Node] = {}
         for call in draft.calls:
             args, kwargs = draft.map((call.args, call.kwargs), lambda node: node, made.__getitem__)
-            made[call] = self._create(place, "call_function", call.target, args, kwargs, call.value)
+            made[call] = self._create(
+                place, "call_function", call.target, args, kwargs, call.value, like=min(olds)
+            )
         news = [result if isinstance(result, fx.Node) else made[result] for result in results]
         for old, new in zip(olds, news, strict=True):
             self._substitute(old, new, moved)
@@ -386,11 +395,12 @@ class Rewriter:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         value: Any,
+        like: fx.Node | None = None,
     ) -> fx.Node:
         with self.graph.inserting_before(old):
             node = self.graph.create_node(op, target, args, kwargs)
         node.meta["val"] = value
-        graph_facts.inherit_provenance(node, old)
+        graph_facts.inherit_provenance(node, like or old)
         self._changes.add(node)
         self.memory.add(node)
         return node

@@ -22,6 +22,7 @@ from xpu_graph.hooks import Hook
 from xpu_graph.passes.base import Pass
 from xpu_graph.passes.fold_assertions import is_proven
 from xpu_graph.passes.memory import storages_in
+from xpu_graph.passes.regions import Regions
 from xpu_graph.passes.reinplace import is_reinplaced
 from xpu_graph.stage import Unit
 from xpu_graph.torch_compat import guard_count
@@ -124,6 +125,7 @@ def _adds_no_guard(unit: Unit, contract: Contract) -> str | None:
 def _has_true_values(unit: Unit, contract: Contract) -> str | None:
     """Every fake value is what the operator gives on its arguments' fake values."""
     mode = graph_facts.fake_mode_of(unit.gm.graph)
+    regions = Regions(unit.gm.graph)
     for node in unit.gm.graph.nodes:
         target = node.target
         if not isinstance(target, torch._ops.OpOverload) or effects.returns_nothing(target):
@@ -132,7 +134,8 @@ def _has_true_values(unit: Unit, contract: Contract) -> str | None:
             return f"node {node.name} has no fake value"
         if not _is_checkable(node):
             continue
-        fresh = run_fake(node, mode)
+        with regions.at(node).entered():
+            fresh = run_fake(node, mode)
         difference = graph_facts.value_difference(node.meta["val"], fresh, ignore_offset=True)
         if difference is None and _shared(node, node.meta["val"]) != _shared(node, fresh):
             difference = "it shares memory with other arguments"
@@ -151,6 +154,8 @@ def _shared(node: fx.Node, value: Any) -> list[list[fx.Node]]:
 
 def _is_checkable(node: fx.Node) -> bool:
     """Whether running the operator on fakes again is free of effects and of new symbols."""
+    if torch.Tag.data_dependent_output in getattr(node.target, "tags", ()):
+        return False
     return effects.is_deterministic(node) and all(
         graph_facts.is_static(tensor)
         for used in (node, *node.all_input_nodes)

@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch._subclasses.fake_tensor import disable_fake_tensor_cache as uncached
 from torch.fx.graph import _BoxedCodeGen
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from xpu_graph.torch_compat.guards import (
     NeedsGuard,
@@ -37,6 +38,22 @@ from xpu_graph.torch_compat.modes import (
     functionalized,
     no_dispatch_modes,
 )
+from xpu_graph.torch_compat.predispatch import (
+    Trace,
+    another,
+    copy_dynamo_metadata,
+    fake_inputs,
+    pre_dispatch,
+    trace_before_autograd,
+    traced_on_fakes,
+)
+from xpu_graph.torch_compat.replay import (
+    CHECKPOINT,
+    NotLowered,
+    enter_autocast,
+    exit_autocast,
+    set_grad_enabled,
+)
 from xpu_graph.torch_compat.shapes import (
     evaluate_shape_guards,
     guard_count,
@@ -46,20 +63,28 @@ from xpu_graph.torch_compat.shapes import (
 )
 
 __all__ = [
+    "CHECKPOINT",
     "DYNAMO_CONTROL_FLOW",
     "FakeTensor",
     "FakeTensorMode",
     "NeedsGuard",
+    "NotLowered",
+    "Trace",
     "add_tensor_metadata",
+    "another",
     "aot_autograd",
     "boxed_forward",
     "call_factory",
     "call_view",
+    "copy_dynamo_metadata",
     "custom_operators_unchecked",
     "debug_directory",
     "default_partition",
     "detect_fake_mode",
+    "enter_autocast",
     "evaluate_shape_guards",
+    "exit_autocast",
+    "fake_inputs",
     "fake_tracing",
     "fake_view",
     "foreach_copy",
@@ -73,13 +98,16 @@ __all__ = [
     "input_origin",
     "is_gathered",
     "is_static_input",
+    "is_traceable_wrapper_subclass",
     "may_be_a_copy",
     "min_cut_rematerialization_partition",
     "mutated_outside",
     "neg_view",
     "no_dispatch_modes",
     "opaque_kind",
+    "pre_dispatch",
     "refused_guards",
+    "set_grad_enabled",
     "shape_facts",
     "shape_guards",
     "static_inputs",
@@ -90,6 +118,8 @@ __all__ = [
     "symbol_ranges",
     "torch_decompositions",
     "trace_artifact",
+    "trace_before_autograd",
+    "traced_on_fakes",
     "uncached",
 ]
 

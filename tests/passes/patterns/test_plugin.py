@@ -395,7 +395,6 @@ ERRORS = {
     "other parameters": (wrong(replacement=lambda up, gate: up), r"takes \(up, gate\)"),
     "variadic": (wrong(lambda *x: x[0], (X,), lambda *x: x[0]), "name its parameters"),
     "an unknown target": (wrong(target="gpu"), "unknown target 'gpu'"),
-    "training": (wrong(is_training=True), "is_training=True is not supported"),
     "a function that fails": (
         wrong(lambda gate, up: gate @ up, replacement=lambda gate, up: gate),
         "cannot be traced with the example inputs",

@@ -5,6 +5,7 @@ targets, ``common/`` what serves every target.
 """
 
 from xpu_graph.passes.base import Pass
+from xpu_graph.passes.patterns.common import COMMON
 from xpu_graph.passes.patterns.pattern import Pattern, PatternPass, pass_of
 from xpu_graph.passes.patterns.plugin import (
     deregister_plugin_patterns,
@@ -14,6 +15,7 @@ from xpu_graph.passes.patterns.plugin import (
     register_this_as_pattern_constraint,
     register_this_as_plugin_pattern,
 )
+from xpu_graph.passes.patterns.structure import STRUCTURES
 from xpu_graph.passes.patterns.structure.registry import (
     implementations,
     register_structure,
@@ -26,10 +28,12 @@ from xpu_graph.target import Target
 
 def patterns_for(target: Target) -> list[type[Pass]]:
     """The passes of all patterns that may serve a target; they may change from call to call."""
-    return [*plugin_patterns(), *structure_patterns(target)]
+    return [*plugin_patterns(), *structure_patterns(target), *COMMON]
 
 
 __all__ = [
+    "COMMON",
+    "STRUCTURES",
     "Pattern",
     "PatternPass",
     "deregister_plugin_patterns",

@@ -39,6 +39,23 @@ def compare_on_examples(
         _results(call, examples, mode, f"{where}: {what}")
         for call, what in ((function, "the pattern"), (replacement, "the replacement"))
     )
+    compare_results(found, instead, where, numbers=numbers)
+
+
+def compare_results(
+    found: Sequence[Any], instead: Sequence[Any], where: str, *, numbers: bool
+) -> None:
+    """Compare what a pattern and its replacement gave.
+
+    Args:
+        found: the results of the pattern.
+        instead: those of the replacement.
+        where: begins the messages.
+        numbers: whether the numbers count.
+
+    Raises:
+        ConfigError: they differ; says how.
+    """
     if len(found) != len(instead):
         raise ConfigError(
             f"{where}: the replacement gives {len(instead)} results, the pattern {len(found)}"

@@ -12,8 +12,8 @@ import torch
 from torch import fx
 from typing_extensions import override
 
-from xpu_graph import fx as graph_facts
-from xpu_graph.fx import aten
+from xpu_graph.fx import VENDOR_CASTS, aten, same_size
+from xpu_graph.passes.arguments import argument
 from xpu_graph.passes.patterns.shape import Match, Shape
 from xpu_graph.passes.patterns.template import (
     Captured,
@@ -212,7 +212,7 @@ class Matcher(Shape):
 
     def _sizes_agree(self, known: _Binding) -> bool:
         return all(
-            graph_facts.same_size(
+            same_size(
                 _value_of(mine, known.nodes),
                 theirs.meta.get("val") if isinstance(theirs, fx.Node) else theirs,
             )
@@ -244,11 +244,15 @@ class Matcher(Shape):
 
 
 def contains(
-    template: Template, function: Callable[..., Any], examples: Sequence[Any], where: str
+    template: Template,
+    function: Callable[..., Any],
+    examples: Sequence[Any],
+    where: str,
+    pre_dispatch: bool = False,
 ) -> bool:
     """Whether a template is found in what a function computes on example inputs."""
     matcher = Matcher(template)
-    graph = traced(function, examples, None, where).graph
+    graph = traced(function, examples, None, where, pre_dispatch).graph
     return any(any(True for _ in matcher.find(node)) for node in graph.nodes)
 
 
@@ -278,14 +282,14 @@ def _is_tensor(found: Any) -> bool:
 def _is_passed(word: Any, node: fx.Node) -> bool:
     """Whether a word of a form lets a call stand in between."""
     if word is reshaped:
-        return node.target in SAME_ORDER
-    if node.target not in CASTS and str(node.target) not in graph_facts.VENDOR_CASTS:
+        return keeps_order(node)
+    if node.target not in CASTS and str(node.target) not in VENDOR_CASTS:
         return False
     value, read = node.meta["val"], node.all_input_nodes[0].meta["val"]
     return value.device == read.device and all(v.is_floating_point() for v in (value, read))
 
 
-SAME_ORDER = frozenset(
+_SAME_ORDER = frozenset(
     {
         aten._reshape_alias.default,
         aten._unsafe_view.default,
@@ -299,6 +303,19 @@ SAME_ORDER = frozenset(
     }
 )
 """Operators that keep all elements, and their order."""
+
+
+def keeps_order(node: fx.Node) -> bool:
+    """Whether a call gives all elements of its first argument, in their order."""
+    if node.target in _SAME_ORDER:
+        return True
+    if node.target is not aten.permute.default:
+        return False
+    (source,) = node.all_input_nodes
+    sizes = source.meta["val"].shape
+    dims: Any = argument(node, "dims")
+    moved = [dim % len(sizes) for dim in dims if not same_size(sizes[dim], 1)]
+    return moved == sorted(moved)
 
 
 def _same(left: Any, right: Any) -> bool:

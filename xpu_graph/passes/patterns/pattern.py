@@ -11,15 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import torch
 from torch import fx
 from typing_extensions import override
 
 from xpu_graph.config import OptLevel, XpuGraphConfig
 from xpu_graph.errors import NotCacheable
-from xpu_graph.fx import aten, is_static
 from xpu_graph.passes.base import Pass, Phase
 from xpu_graph.passes.drafts import Call, Draft, DraftRefused
+from xpu_graph.passes.patterns.conversion import in_dtype, in_layout
 from xpu_graph.passes.patterns.replacement import Replacements
 from xpu_graph.passes.patterns.shape import Match, Shape, why_not_whole
 from xpu_graph.passes.rewriter import Rewriter
@@ -37,8 +36,9 @@ class Pattern:
     Attributes:
         name: its handle in reports, dumps and ``skip_patterns``.
         shapes: makes what it is looked for in, special before general, for one graph.
-        replacement: a function of the pattern's inputs, with its outputs.
         identity: one text for equal patterns, the same in every process; None where there is none.
+        replacement: a function of the pattern's inputs, with its outputs; None where the shapes
+            say what is built.
         conditions: all of them must fit.
         target: the only target it is for; None for all.
         level: the lowest level it is used at.
@@ -53,8 +53,8 @@ class Pattern:
 
     name: str
     shapes: Callable[[], Sequence[Shape]]
-    replacement: Callable[..., Any]
     identity: str | None
+    replacement: Callable[..., Any] | None = None
     conditions: list[Condition] = field(default_factory=list)
     target: Target | None = None
     level: OptLevel = OptLevel.level1
@@ -83,6 +83,7 @@ class PatternPass(Pass):
         self._shapes = self.pattern.shapes()
         self._traced = Replacements(self.pattern.name, self.pattern.replacement)
         self._seen_until = -1
+        self._told: set[tuple[str, str]] = set()
 
     @override
     @classmethod
@@ -102,6 +103,7 @@ class PatternPass(Pass):
         if rewriter.clock == self._seen_until:
             return False
         before = rewriter.applied
+        self._traced.pre_dispatch = unit.stage is Stage.pregrad
         for shape in self._shapes:
             for node in shape.candidates(rewriter):
                 if rewriter.is_alive(node):
@@ -114,27 +116,39 @@ class PatternPass(Pass):
     def _visit(self, node: fx.Node, shape: Shape, rewriter: Rewriter) -> None:
         reasons = []
         for match in shape.find(node):
-            reason = why_not_whole(match, rewriter) or self._why_not(match, rewriter)
+            reason = (
+                why_not_whole(match, rewriter)
+                or _why_not_there(match, rewriter)
+                or self._why_not(match, rewriter)
+            )
             if reason is None:
                 self._replace(match, rewriter)
                 return
             reasons.append(reason)
         if reasons:
-            rewriter.refuse(reasons[0])
+            self._refuse(reasons[0], node, rewriter)
         elif shape.nearest[0] > 1:
-            rewriter.refuse(f"found in part: {shape.nearest[1]}")
+            self._refuse(f"found in part: {shape.nearest[1]}", node, rewriter)
+
+    def _refuse(self, reason: str, node: fx.Node, rewriter: Rewriter) -> None:
+        """Say so once: what was refused in one round is looked at in the next one, too."""
+        if (node.name, reason) not in self._told:
+            self._told.add((node.name, reason))
+            rewriter.refuse(reason)
 
     def _replace(self, match: Match, rewriter: Rewriter) -> None:
         """Put the replacement in place; in the layout that was found, where no other will do."""
-        for in_layout in (False, True) if self.pattern.converts else (False,):
+        region = rewriter.regions.at(match.outputs[0])
+        for converts in (False, True) if self.pattern.converts else (False,):
 
-            def build(draft: Draft, in_layout: bool = in_layout) -> list[Call | fx.Node]:
+            def build(draft: Draft, converts: bool = converts) -> list[Call | fx.Node]:
                 built = self._build(match, draft)
-                return _in_layout(built, match.outputs, draft) if in_layout else built
+                return in_layout(built, match.outputs, draft) if converts else built
 
-            made = rewriter.replace_several(
-                match.outputs, build, relayout=self.pattern.converts, inner=match.inner
-            )
+            with region.entered():
+                made = rewriter.replace_several(
+                    match.outputs, build, relayout=self.pattern.converts, inner=match.inner
+                )
             if made is not None:
                 return
 
@@ -161,6 +175,8 @@ class PatternPass(Pass):
         return None
 
     def _build(self, match: Match, draft: Draft) -> list[Call | fx.Node]:
+        if match.build is not None:
+            return match.build(draft)
         given = self._given(match)
         nodes: list[fx.Node] = []
         fx.map_arg(given, nodes.append)
@@ -180,45 +196,19 @@ class PatternPass(Pass):
         if not all(isinstance(result, fx.Node) for result in results):
             raise DraftRefused("the replacement gives something that is no tensor")
         built = [made[result] for result in results]
-        if self.pattern.converts and {call.target for call in draft.calls} == {
-            node.target for node in (*match.outputs, *match.inner)
-        }:
-            raise DraftRefused("it is computed in this way already")
         if not self.pattern.converts:
             return built
-        return [_cast(result, old, draft) for result, old in zip(built, match.outputs, strict=True)]
+        return [
+            in_dtype(result, old, draft) for result, old in zip(built, match.outputs, strict=True)
+        ]
 
 
-def _cast(result: Call | fx.Node, old: fx.Node, draft: Draft) -> Call | fx.Node:
-    """A result in the dtype that was found; as it is where that would be wider."""
-    value = result.value if isinstance(result, Call) else result.meta["val"]
-    wanted = old.meta["val"].dtype
-    if value.dtype == wanted or not (value.is_floating_point() and wanted.is_floating_point):
-        return result
-    if torch.finfo(value.dtype).bits < torch.finfo(wanted).bits:
-        return result
-    return draft(aten._to_copy.default, result, dtype=wanted)
-
-
-def _in_layout(
-    built: list[Call | fx.Node], olds: list[fx.Node], draft: Draft
-) -> list[Call | fx.Node]:
-    """Results in the layout that was found, where that is contiguous.
-
-    Raises:
-        DraftRefused: they are in it already, or it is another.
-    """
-    found = [old.meta["val"] for old in olds]
-    values = [one.value if isinstance(one, Call) else one.meta["val"] for one in built]
-    if not all(map(is_static, (*found, *values))):
-        raise DraftRefused("the layout that was found is not made of it")
-    differ = [not value.is_contiguous() for value in values]
-    if not any(differ) or not all(value.is_contiguous() for value in found):
-        raise DraftRefused("the layout that was found is not made of it")
-    return [
-        draft(aten.clone.default, one, memory_format=torch.contiguous_format) if differs else one
-        for one, differs in zip(built, differ, strict=True)
-    ]
+def _why_not_there(match: Match, rewriter: Rewriter) -> str | None:
+    """Before differentiation, what needs no gradient is left to the stages behind it."""
+    if rewriter.unit.stage is not Stage.pregrad:
+        return None
+    is_on = rewriter.regions.at(match.outputs[0]).gradients
+    return None if is_on else "gradients are off there"
 
 
 def pass_of(pattern: Pattern) -> type[PatternPass]:

@@ -4,7 +4,8 @@
     def silu_and_multiply(gate, up):
         return torch.nn.functional.silu(gate) * up
 
-They are looked for in graphs for inference, after the passes have brought these into their form.
+They are looked for in graphs for inference, after the passes have brought these into their form; or
+with ``is_training=True`` in programs that need gradients, before these are differentiated.
 Patterns are kept for the whole process; ``enable_plugin_patterns()`` keeps them for a block. A
 program that was compiled before a pattern was registered is compiled again only when torch is told
 to (``torch.compiler.reset()``).
@@ -24,11 +25,12 @@ import torch
 from xpu_graph.config import XpuGraphConfig
 from xpu_graph.errors import ConfigError, NotCacheable, PassError
 from xpu_graph.identity import identity_text
-from xpu_graph.passes.base import Pass
+from xpu_graph.passes.patterns.check_gradients import compare_gradients
 from xpu_graph.passes.patterns.check_pair import check_signatures, compare_on_examples, name_of
 from xpu_graph.passes.patterns.match import Matcher, contains
 from xpu_graph.passes.patterns.pattern import Condition, Pattern, PatternPass, pass_of
 from xpu_graph.passes.patterns.template import is_number, templates_of
+from xpu_graph.stage import Stage
 from xpu_graph.target import Target
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -44,7 +46,7 @@ _FIRST = 1000
 """More benefit than any structure has: what a user registers comes first."""
 
 
-def plugin_patterns() -> list[type[Pass]]:
+def plugin_patterns() -> list[type[PatternPass]]:
     """The passes of all registered patterns, in the order they were registered."""
     with _lock:
         return list(_registered)
@@ -72,14 +74,18 @@ def register_plugin_pattern(
         target: the target that the pattern is for.
         extra_checks: functions of the matched inputs (fake tensors, numbers) that say True where
             the pattern applies, and False where it does not.
-        is_training: patterns for training are not supported in this version.
+        is_training: whether it is looked for in programs that are going to be differentiated, and
+            not in graphs for inference. It is then found before differentiation, so that gradients
+            are those of the replacement: of the operators that it calls.
         postfix: added to the name, ``module-function``, with a hyphen.
         ignore_literal: whether any number fits where the function has one.
-        verify: compute both functions on the example inputs, which must agree.
+        verify: compute both functions on the example inputs, which must agree; with
+            ``is_training`` also the gradients of the floating-point ones.
 
     Raises:
         ConfigError: the functions and the example inputs do not fit together, the function cannot
-            be looked for, or ``verify`` found a difference.
+            be looked for, the replacement has no gradient where one is needed, or ``verify`` found
+            a difference.
     """
     _register(
         eager_func,
@@ -227,17 +233,16 @@ def _register(
 ) -> None:
     name = f"{handle}-{postfix}" if postfix else handle
     where = f"pattern {name!r}"
-    if is_training:
-        raise ConfigError(
-            f"{where}: is_training=True is not supported in this version; patterns are looked for "
-            "in graphs for inference"
-        )
     only = Target(target)
     checks = [extra_checks] if callable(extra_checks) else list(extra_checks or ())
     check_signatures(function, replacement, checks, examples, where)
-    templates = templates_of(function, examples, _simplify, where)
-    compare_on_examples(function, replacement, examples, where, numbers=verify)
-    if any(contains(found, replacement, examples, where) for found in templates):
+    simplify = None if is_training else _simplify
+    templates = templates_of(function, examples, simplify, where, is_training)
+    if is_training:
+        compare_gradients(function, replacement, examples, where, numbers=verify)
+    else:
+        compare_on_examples(function, replacement, examples, where, numbers=verify)
+    if any(contains(found, replacement, examples, where, is_training) for found in templates):
         raise ConfigError(f"{where}: the replacement contains the pattern, which would never end")
     identity: str | None = f" for {only.value}"
     for part in (function, replacement, *checks):
@@ -249,6 +254,7 @@ def _register(
         identity=_identity(identity, _described(examples), ignore_literal),
         conditions=[_condition(check, name) for check in checks],
         target=only,
+        stages=frozenset({Stage.pregrad if is_training else Stage.inference}),
         benefit=_FIRST + len(templates[-1].calls),
         literals={
             position: value

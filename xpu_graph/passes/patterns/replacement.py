@@ -17,7 +17,7 @@ from xpu_graph.errors import PassError
 from xpu_graph.fx import is_static
 from xpu_graph.passes.drafts import FAKE_ERRORS, DraftRefused
 from xpu_graph.passes.patterns.template import pure_graph, writes
-from xpu_graph.torch_compat import FakeTensorMode, NeedsGuard, refused_guards
+from xpu_graph.torch_compat import FakeTensorMode, NeedsGuard, refused_guards, traced_on_fakes
 
 Call = Callable[..., Any]
 
@@ -27,12 +27,16 @@ class Replacements:
 
     Args:
         name: of the pattern, for messages.
-        function: the replacement.
+        function: the replacement; None for a pattern that has none to trace.
+
+    Attributes:
+        pre_dispatch: whether composite operators stay whole, to be differentiated.
     """
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+    def __init__(self, name: str, function: Callable[..., Any] | None) -> None:
         self._name = name
         self._function = function
+        self.pre_dispatch = False
         self._known: dict[Hashable, fx.Graph] = {}
 
     def operands(
@@ -76,7 +80,8 @@ class Replacements:
             DraftRefused: it cannot take the place of what was found.
             PassError: the replacement failed.
         """
-        kind = _kind(given, call)
+        # What a pre-dispatch graph is depends on what is switched on around it, such as autocast.
+        kind = None if self.pre_dispatch else _kind(given, call)
         if kind is None:
             return self._trace(given, call, mode)
         if kind not in self._known:
@@ -89,15 +94,21 @@ class Replacements:
         nodes: list[fx.Node] = []
         fx.map_arg(list(given), nodes.append)
         fakes = [node.meta["val"] for node in nodes]
+        function = self._function
+        assert function is not None
 
         def of_tensors(*tensors: torch.Tensor) -> Any:
             in_order = iter(tensors)
             arguments = fx.map_arg(list(given), lambda node: next(in_order))
             if call is not None:
-                return call(self._function, *arguments)
-            return self._function(*arguments)
+                return call(function, *arguments)
+            return function(*arguments)
 
-        gm = self._in(mode, lambda: pure_graph(of_tensors, fakes), fakes)
+        if self.pre_dispatch:
+            assert mode is not None
+            gm = self._checked(lambda: traced_on_fakes(of_tensors, fakes, mode), fakes)
+        else:
+            gm = self._in(mode, lambda: pure_graph(of_tensors, fakes), fakes)
         gm.graph.eliminate_dead_code()
         for node in gm.graph.nodes:
             if node.op == "get_attr":
@@ -110,9 +121,16 @@ class Replacements:
         self, mode: FakeTensorMode | None, run: Callable[[], Any], values: Sequence[Any]
     ) -> Any:
         assert mode is not None
-        try:
+
+        def in_mode() -> Any:
             with mode, refused_guards(mode), torch.no_grad():
                 return run()
+
+        return self._checked(in_mode, values)
+
+    def _checked(self, run: Callable[[], Any], values: Sequence[Any]) -> Any:
+        try:
+            return run()
         except NeedsGuard as error:
             raise DraftRefused("it would need a guard on a size") from error
         except FAKE_ERRORS as error:

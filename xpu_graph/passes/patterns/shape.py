@@ -10,6 +10,7 @@ from typing import Any
 from torch import fx
 
 from xpu_graph import effects
+from xpu_graph.passes.drafts import Call, Draft
 from xpu_graph.passes.rewriter import Rewriter
 
 
@@ -23,6 +24,7 @@ class Match:
         inner: the other calls that were matched, which go.
         refusal: why it does not fit, where the shape itself can tell.
         call: how the replacement is called with what stands at the inputs; None for plainly.
+        build: makes what takes the outputs' places, where that is no function of the inputs.
     """
 
     inputs: list[Any]
@@ -30,6 +32,7 @@ class Match:
     inner: list[fx.Node] = field(default_factory=list)
     refusal: str | None = None
     call: Callable[..., Any] | None = None
+    build: Callable[[Draft], list[Call | fx.Node]] | None = None
 
 
 class Shape(ABC):
@@ -39,9 +42,11 @@ class Shape(ABC):
     and what it finds is checked and replaced as that of any other shape.
 
     Attributes:
+        is_fused: whether it is one operator of torch that computes a whole structure.
         nearest: the size and the description of what came closest in the last ``find``.
     """
 
+    is_fused: bool = False
     nearest: tuple[int, str] = (0, "")
 
     @abstractmethod

@@ -26,6 +26,7 @@ from xpu_graph.passes.patterns.words import WORDS, casted, either
 from xpu_graph.passes.uniform import CASTS
 from xpu_graph.stage import Stage, Unit
 from xpu_graph.torch_compat import functionalized
+from xpu_graph.torch_compat import pre_dispatch as make_fx_before_autograd
 
 Simplify = Callable[[Unit], object]
 """Brings a traced graph into the form that graphs have when patterns are looked for."""
@@ -123,7 +124,11 @@ def is_number(value: object) -> bool:
 
 
 def templates_of(
-    function: Callable[..., Any], examples: Sequence[Any], simplify: Simplify | None, where: str
+    function: Callable[..., Any],
+    examples: Sequence[Any],
+    simplify: Simplify | None,
+    where: str,
+    pre_dispatch: bool = False,
 ) -> list[Template]:
     """The forms that a function is looked for in: as it is traced, and simplified.
 
@@ -132,15 +137,16 @@ def templates_of(
         examples: tensors; numbers, which are captured; anything else stands for itself.
         simplify: see ``Simplify``; None for the traced form alone.
         where: begins the messages.
+        pre_dispatch: whether it is looked for before autograd, where composite operators are whole.
 
     Raises:
         ConfigError: the function cannot be traced, or is nothing that could be looked for.
     """
-    plain = _template(function, examples, None, where)
+    plain = _template(function, examples, None, where, pre_dispatch)
     forms = [plain]
     if simplify is not None:
         try:
-            forms.insert(0, _template(function, examples, simplify, where))
+            forms.insert(0, _template(function, examples, simplify, where, pre_dispatch))
         except ConfigError:  # what is left when simplified is nothing to look for
             return forms
         if _text(forms[0]) == _text(plain):
@@ -149,18 +155,26 @@ def templates_of(
 
 
 def _template(
-    function: Callable[..., Any], examples: Sequence[Any], simplify: Simplify | None, where: str
+    function: Callable[..., Any],
+    examples: Sequence[Any],
+    simplify: Simplify | None,
+    where: str,
+    pre_dispatch: bool = False,
 ) -> Template:
-    first = traced(function, examples, simplify, where)
+    first = traced(function, examples, simplify, where, pre_dispatch)
     numbers = {i: value for i, value in enumerate(examples) if is_number(value)}
     captured: frozenset[int] = frozenset()
     if numbers:
-        captured = _capture(first, numbers, function, examples, simplify, where)
+        captured = _capture(first, numbers, function, examples, simplify, where, pre_dispatch)
     return _checked(first, examples, captured, where)
 
 
 def traced(
-    function: Callable[..., Any], examples: Sequence[Any], simplify: Simplify | None, where: str
+    function: Callable[..., Any],
+    examples: Sequence[Any],
+    simplify: Simplify | None,
+    where: str,
+    pre_dispatch: bool = False,
 ) -> fx.GraphModule:
     """The graph of a function; the numbers among its inputs are literals in it."""
     places = [i for i, value in enumerate(examples) if isinstance(value, torch.Tensor)]
@@ -174,7 +188,8 @@ def traced(
     tensors = [examples[place].detach() for place in places]
     try:
         with torch.no_grad():
-            gm = pure_graph(of_tensors, tensors, tracing_mode="symbolic")
+            trace = make_fx_before_autograd if pre_dispatch else pure_graph
+            gm = trace(of_tensors, tensors, tracing_mode="symbolic")
     except Exception as error:  # it is the user's function: anything may come out of it
         raise ConfigError(
             f"{where} cannot be traced with the example inputs: {type(error).__name__}: {error}"
@@ -214,6 +229,7 @@ def _capture(
     examples: Sequence[Any],
     simplify: Simplify | None,
     where: str,
+    pre_dispatch: bool,
 ) -> frozenset[int]:
     """Put ``Captured`` where numbers among the inputs stand; returns which ones were found."""
     others = {
@@ -221,7 +237,7 @@ def _capture(
         for i, value in numbers.items()
     }
     changed = [others.get(i, value) for i, value in enumerate(examples)]
-    twin = traced(function, changed, simplify, where)
+    twin = traced(function, changed, simplify, where, pre_dispatch)
     found: set[int] = set()
     nodes, twins = list(gm.graph.nodes), list(twin.graph.nodes)
     same = {other: node for node, other in zip(nodes, twins, strict=False)}

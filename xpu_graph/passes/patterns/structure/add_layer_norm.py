@@ -70,7 +70,7 @@ ADD_LAYER_NORM = Structure(
     "AddLayerNorm",
     reference,
     examples,
-    (Form(affine, why_not_affine), Form(native, why_not_native)),
+    (Form(affine, why_not_affine), Form(native, why_not_native, is_fused=True)),
     conditions=(why_not,),
     benefit=30,
 )

@@ -25,7 +25,7 @@ from xpu_graph.passes.patterns.template import Template
 from xpu_graph.target import Target
 
 BUILT_IN_PRIORITY = -100
-"""Of the implementations that the package brings; users' have 0 where they say nothing."""
+"""Of the implementations that the package brings: what users register comes first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +39,13 @@ class Form:
             the structure, or None.
         call: where operands have to be made of what was found: called with an implementation and
             with what stands at each parameter, returns what it gives for them.
+        is_fused: whether it is one operator of torch that computes the structure.
     """
 
     traced: Callable[..., Any]
     why_not: Condition | None = None
     call: Callable[..., Any] | None = None
+    is_fused: bool = False
 
     @cached_property
     def template(self) -> Template:
@@ -84,6 +86,10 @@ class Structure:
         traced = [_FormMatcher(one, self.operands) for one in self.forms]
         return [*(make() for make in self.coded), *traced]
 
+    def unfused_shapes(self) -> list[Shape]:
+        """The same without torch's own operators, for what is made of these."""
+        return [shape for shape in self.shapes() if not shape.is_fused]
+
 
 @dataclass(frozen=True, eq=False)
 class Implementation:
@@ -97,6 +103,7 @@ class Implementation:
             the reason, where they do not.
         priority: of two that fit, the one with more is taken.
         level: the lowest level it is used at.
+        takes_fused: whether torch's own operator for the structure is replaced, too.
         label: tells it from others of the same structure.
         wanted: whether a configuration wants it; where it does not pay, it says no.
     """
@@ -107,6 +114,7 @@ class Implementation:
     check: Callable[..., Any] | None = None
     priority: int = 0
     level: OptLevel = OptLevel.level2
+    takes_fused: bool = True
     label: str = ""
     wanted: Callable[[XpuGraphConfig], bool] = field(default=lambda config: True)
 
@@ -122,6 +130,7 @@ class _FormMatcher(Matcher):
     def __init__(self, one: Form, operands: Sequence[str]) -> None:
         super().__init__(one.template)
         self._form = one
+        self.is_fused = one.is_fused
         names = list(inspect.signature(one.traced).parameters)
         self._given = None
         if one.call is None and names != list(operands):

@@ -113,7 +113,7 @@ GELU = Structure(
     (
         Form(with_erf, why_not_erf, call_with_erf),
         Form(with_tanh, why_not_tanh, call_with_tanh),
-        Form(fused),
+        Form(fused, is_fused=True),
     ),
     conditions=(why_not,),
     benefit=10,

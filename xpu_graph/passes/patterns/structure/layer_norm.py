@@ -46,7 +46,7 @@ def normalized(x: Any, eps: Any, dims: Any) -> Any:
         aten.mean.dim(square, dims, True, dtype=ANY),
         aten.var.correction(wide, dims, correction=0, keepdim=True),
     )
-    shifted = aten.add.Tensor(variance, eps)
+    shifted = either(aten.add.Tensor(variance, eps), aten.add.Scalar(variance, eps))
     inverse = either(aten.rsqrt.default(shifted), aten.pow.Tensor_Scalar(shifted, -0.5))
     return either(
         aten.mul.Tensor(centred, cast(inverse)),
@@ -112,7 +112,7 @@ LAYER_NORM = Structure(
         Form(weighted, why_not_weighted),
         Form(plain_and_cast, why_not_plain),
         Form(plain, why_not_plain),
-        Form(native, why_not_native),
+        Form(native, why_not_native, is_fused=True),
     ),
     conditions=(why_not,),
     benefit=20,

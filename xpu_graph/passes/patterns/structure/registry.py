@@ -235,7 +235,7 @@ def _pattern(one: Implementation) -> Pattern:
         identity = None
     return Pattern(
         name=one.name,
-        shapes=structure.shapes,
+        shapes=structure.shapes if one.takes_fused else structure.unfused_shapes,
         replacement=one.function,
         identity=identity,
         conditions=conditions,

@@ -36,7 +36,8 @@ def normalized(x: Any, eps: Any, dims: Any) -> Any:
     """The part before the weight, as it is written."""
     wide = cast(x)
     square = either(aten.mul.Tensor(wide, wide), aten.pow.Tensor_Scalar(wide, 2))
-    mean = aten.add.Tensor(aten.mean.dim(square, dims, True, dtype=ANY), eps)
+    mean = aten.mean.dim(square, dims, True, dtype=ANY)
+    mean = either(aten.add.Tensor(mean, eps), aten.add.Scalar(mean, eps))
     inverse = either(aten.rsqrt.default(mean), aten.pow.Tensor_Scalar(mean, -0.5))
     return either(
         aten.mul.Tensor(wide, cast(inverse)),
@@ -85,6 +86,6 @@ FORMS = (
     Form(weighted, why_not_weighted),
     Form(plain_and_cast, why_not_plain),
     Form(normalized, why_not_plain),
-    Form(fused, why_not_fused),
+    Form(fused, why_not_fused, is_fused=True),
 )
 RMS_NORM = Structure("RMSNorm", reference, examples, FORMS, conditions=(why_not,), benefit=20)

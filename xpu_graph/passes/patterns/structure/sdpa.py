@@ -25,7 +25,7 @@ from typing_extensions import override
 from xpu_graph.fx import aten, same_size
 from xpu_graph.passes.patterns.forms import cast, either, form, reshaped
 from xpu_graph.passes.patterns.masks import why_not_open
-from xpu_graph.passes.patterns.match import SAME_ORDER, Matcher
+from xpu_graph.passes.patterns.match import Matcher, keeps_order
 from xpu_graph.passes.patterns.predicates import why_not_floating, why_not_number
 from xpu_graph.passes.patterns.shape import Match
 from xpu_graph.passes.patterns.structure.base import Structure
@@ -132,6 +132,8 @@ class AttentionMatcher(Matcher):
 class FlashMatcher(Matcher):
     """Torch's own operator on the CPU."""
 
+    is_fused = True
+
     def __init__(self) -> None:
         super().__init__(form(flash_for_cpu))
 
@@ -166,12 +168,12 @@ def _why_not(
 
 def _with_heads(operand: fx.Node, lead: Any) -> fx.Node:
     """What an operand of a product was before its heads were folded into the batch."""
-    source = operand
-    while source.target in SAME_ORDER and isinstance(source.args[0], fx.Node):
-        source = source.args[0]
+    source = found = operand
+    while source.op == "call_function" and keeps_order(source):
+        source = source.all_input_nodes[0]
         if _is_led_by(source, lead) and _has_end(source, operand):
-            return source
-    return operand
+            found = source
+    return found
 
 
 def _is_led_by(node: fx.Node, lead: Any) -> bool:

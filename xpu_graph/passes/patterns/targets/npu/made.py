@@ -46,6 +46,7 @@ def implementation(
         function=function,
         check=check,
         priority=BUILT_IN_PRIORITY,
+        takes_fused=operator is not None,  # torch's own operator needs nothing in its place
         label=function.__name__,
         wanted=wanted,
     )
