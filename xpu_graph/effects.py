@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from xpu_graph.fx import aten, attribute
+from xpu_graph.fx import VENDOR_CASTS, aten, attribute
 from xpu_graph.torch_compat import CHECKPOINT
 
 _SIZE_ARITHMETIC = (
@@ -200,7 +200,8 @@ def is_removable(node: fx.Node) -> bool:
 def is_deterministic(node: fx.Node) -> bool:
     """Whether two calls with equal arguments give equal results and touch nothing else.
 
-    Only torch's own operators are trusted to: a custom operator may count, log or draw.
+    Only torch's own operators are trusted to, and what vendors put in their place: a custom
+    operator may count, log or draw.
     """
     if node.op != "call_function" or node.meta.get("unbacked_bindings"):
         return False
@@ -277,7 +278,7 @@ def _facts(node: fx.Node, target: torch._ops.OpOverload) -> _Facts:
     known = _known.get(id(target))
     if known is None:
         nothing = returns_nothing(target)
-        trusted = target.namespace in _TRUSTED_NAMESPACES
+        trusted = target.namespace in _TRUSTED_NAMESPACES or str(target) in VENDOR_CASTS
         known = _known[id(target)] = _Facts(
             operator=target,
             is_mutable=target._schema.is_mutable,

@@ -20,6 +20,9 @@ from xpu_graph.torch_compat import (
 
 aten = torch.ops.aten
 
+VENDOR_CASTS = frozenset({"npu._npu_dtype_cast.default"})
+"""What vendors put in the place of casts inside torch's operators; by name, they may be absent."""
+
 PROVENANCE = (
     "stack_trace",
     "nn_module_stack",

@@ -79,6 +79,12 @@ ACLNN(GeluMul, Tensor x, Text mode, Tensor out) {
   auto halves = x.chunk(2, -1);
   put(out, at::gelu(halves[0], mode) * halves[1]);
 }
+ACLNN(GeGluV3, Tensor x, Int dim, Int mode, Bool activate_left, Tensor out, Tensor gelu) {
+  auto halves = x.to(sim::aclnn::wide(x.scalar_type())).chunk(2, dim);
+  auto gate = at::gelu(halves[activate_left ? 0 : 1], gelu_kind(mode));
+  put(out, gate * halves[activate_left ? 1 : 0]);
+  put(gelu, gate);
+}
 ACLNN(Glu, Tensor x, Int dim, Tensor out) { put(out, at::glu(x, dim)); }
 ACLNN(SwiGlu, Tensor x, Int dim, Tensor out) {
   auto halves = x.to(sim::aclnn::wide(x.scalar_type())).chunk(2, dim);

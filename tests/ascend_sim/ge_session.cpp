@@ -268,6 +268,8 @@ class Operator {
 Status Operator::UpdateInputDesc(const char*, const TensorDesc&) { return kSuccess; }
 Status Operator::GetAllIrAttrNamesAndTypes(std::map<AscendString, AscendString>& types) const {
   static const std::map<std::string, std::map<const char*, const char*>> known = {
+      {"GeGluV2", {{"dim", "VT_INT"}, {"approximate", "VT_INT"}, {"activate_left", "VT_BOOL"}}},
+      {"GeluV2", {{"approximate", "VT_STRING"}}},
       {"ScatterPaKvCache",
        {{"cache_mode", "VT_STRING"},
         {"scatter_mode", "VT_STRING"},

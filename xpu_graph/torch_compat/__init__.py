@@ -92,6 +92,7 @@ __all__ = [
     "free_unbacked_symbols",
     "functionalized",
     "guard_count",
+    "has_fake_kernel",
     "has_symbolic_sizes",
     "input_name",
     "input_origin",
@@ -205,6 +206,13 @@ def may_be_a_copy(operator: torch._ops.OpOverload) -> bool:
 
 DYNAMO_CONTROL_FLOW: tuple[type[Exception], ...] = (RestartAnalysis, SkipFrame)
 """What Dynamo raises to itself, through a backend that runs it again: no errors, let them pass."""
+
+
+def has_fake_kernel(operator: torch._ops.OpOverload) -> bool:
+    """Whether an operator can say what it returns for fake tensors."""
+    keys = ("Meta", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
+    name = operator.name()  # type: ignore[no-untyped-call]
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys)
 
 
 def boxed_forward(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:

@@ -87,7 +87,7 @@ def _is_open_constant(mask: fx.Node, unit: Unit) -> bool:
     if constant.op != "get_attr" or any(unit.rewriter.is_written(node) for node in moved):
         return False
     tensor = attribute(unit.gm, str(constant.target))
-    if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu":
+    if not isinstance(tensor, torch.Tensor) or tensor.is_meta:
         return False
     if tensor.numel() * tensor.element_size() > 64 * MAX_CONSTANT_BYTES:
         return False

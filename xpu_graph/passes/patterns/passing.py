@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import fx
 
-from xpu_graph.fx import aten, same_size
+from xpu_graph.fx import VENDOR_CASTS, aten, same_size
 from xpu_graph.passes.arguments import argument
 from xpu_graph.passes.patterns.words import reshaped
 from xpu_graph.passes.uniform import CASTS
@@ -16,7 +16,7 @@ def is_passed(word: Any, node: fx.Node) -> bool:
     """Whether a word of a form lets a call stand in between."""
     if word is reshaped:
         return keeps_order(node)
-    if node.target not in CASTS:
+    if node.target not in CASTS and str(node.target) not in VENDOR_CASTS:
         return False
     value, read = node.meta["val"], node.all_input_nodes[0].meta["val"]
     return value.device == read.device and all(v.is_floating_point() for v in (value, read))

@@ -60,3 +60,9 @@ def found(name, function, *inputs, dynamic=None, **tolerances):
         one for key, one in graph.passes.items() if key.startswith(f"{name}-") and "stand_in" in key
     ]
     return Found(record.applied, " | ".join(record.refused), graph.after)
+
+
+def find(name, function, *inputs, dynamic=None):
+    """How often a structure is found, and the set of reasons why it is not; see ``found``."""
+    done = found(name, function, *inputs, dynamic=dynamic)
+    return done.applied, set(done.reasons.split(" | ")) - {""}

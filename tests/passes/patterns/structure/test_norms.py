@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.passes.patterns.finding import find
 from tests.passes.patterns.stand_ins import implemented
+from tests.passes.patterns.structure.finding import find
 from xpu_graph import XpuGraph, XpuGraphConfig
 from xpu_graph.testing import check_against_eager
 

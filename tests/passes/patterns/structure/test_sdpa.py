@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.passes.patterns.finding import find
+from tests.passes.patterns.structure.finding import find
 
 Q, K, V = (torch.randn(2, 3, size, 8) for size in (5, 7, 7))
 MIN = torch.finfo(torch.float32).min

@@ -21,7 +21,7 @@ from torch import fx
 from typing_extensions import override
 
 from xpu_graph.fx import aten, same_size
-from xpu_graph.passes.patterns.match import keeps_order
+from xpu_graph.passes.patterns.passing import keeps_order
 from xpu_graph.passes.patterns.shape import Match, Shape
 from xpu_graph.passes.patterns.structure.base import Structure
 from xpu_graph.passes.patterns.structure.linears import (

@@ -67,7 +67,7 @@ def attention(
     divisor: Any,
     dim: Any,
 ) -> Any:
-    product = reshaped(aten.bmm.default(query, key))
+    product = reshaped(_product(query, key))
     scores = either(aten.mul.Tensor(product, factor), aten.div.Tensor(product, divisor), product)
     scores = reshaped(cast(reshaped(scores)))
     masked = either(
@@ -77,7 +77,12 @@ def attention(
         scores,
     )
     weights = cast(aten._softmax.default(reshaped(cast(masked)), dim, False))
-    return aten.bmm.default(reshaped(weights), value)
+    return _product(reshaped(weights), value)
+
+
+def _product(left: Any, right: Any) -> Any:
+    """A product of matrices; some devices have a kernel for any number of batch dimensions."""
+    return either(aten.bmm.default(left, right), aten.matmul.default(left, right))
 
 
 def flash_for_cpu(query: Any, key: Any, value: Any, mask: Any, scale: Any, is_causal: Any) -> Any:
@@ -105,12 +110,18 @@ class AttentionMatcher(Matcher):
         *operands, mask, seen, hides, hidden, factor, divisor, dim = match.inputs
         softmax = known.nodes[self._softmax]
         lead = softmax.meta["val"].shape[:-2]
+        has_leads = all(_is_led_by(operand, lead) for operand in operands)
         operands = [_with_heads(operand, lead) for operand in operands]
         match.inputs = [*operands, mask, seen, hides, hidden, factor, divisor]
         match.refusal = _why_not(softmax, operands, dim, factor, divisor) or why_not_open(
             self._unit, mask, seen, hides, hidden
         )
         (product,) = match.outputs
+        if aten.matmul.default in {node.target for node in (product, *match.inner)}:
+            match.call = _with_own_heads
+            if not has_leads:
+                match.refusal = match.refusal or "the operands of a product are broadcast"
+            return match
         final = _only_view(product)
         match.call = _folded
         if final is not None and _is_led_by(final, lead) and _has_end(final, product):
