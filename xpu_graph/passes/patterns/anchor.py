@@ -7,6 +7,7 @@ its ``tanh`` is rare.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from torch import fx
 
@@ -23,6 +24,8 @@ def candidates(template: Template, rewriter: Rewriter) -> list[fx.Node]:
         template: of a declared form.
         rewriter: of the graph.
     """
+    if not template.required:
+        return rewriter.calls_of(_roots(max(template.outputs)), 0)
     anchor = min(template.required, key=lambda node: rewriter.count_calls(node.target))
     root = max(template.outputs)
     found: dict[fx.Node, None] = {}
@@ -50,6 +53,13 @@ def candidates(template: Template, rewriter: Rewriter) -> list[fx.Node]:
                     if reader.target is user.target:
                         reach(user, reader)
     return sorted(found)
+
+
+def _roots(node: fx.Node) -> list[Any]:
+    """The operators that may stand at the root."""
+    if node.target is not either:
+        return [node.target]
+    return [target for way in node.all_input_nodes for target in _roots(way)]
 
 
 def _pass(word: fx.Node, theirs: fx.Node, reach: Callable[[fx.Node, fx.Node], None]) -> None:

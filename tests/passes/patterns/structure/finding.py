@@ -62,7 +62,7 @@ def found(name, function, *inputs, dynamic=None, **tolerances):
     return Found(record.applied, " | ".join(record.refused), graph.after)
 
 
-def find(name, function, *inputs, dynamic=None):
+def find(name, function, *inputs, dynamic=None, **tolerances):
     """How often a structure is found, and the set of reasons why it is not; see ``found``."""
-    done = found(name, function, *inputs, dynamic=dynamic)
+    done = found(name, function, *inputs, dynamic=dynamic, **tolerances)
     return done.applied, set(done.reasons.split(" | ")) - {""}

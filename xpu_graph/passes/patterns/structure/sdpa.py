@@ -52,7 +52,8 @@ def reference(query: Any, key: Any, value: Any, mask: Any, scale: Any, is_causal
         seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         scores = scores.masked_fill(~seen, float("-inf"))
     scores = scores if mask is None else scores + mask
-    return scores.float().softmax(-1).to(query.dtype) @ value
+    wide = scores if scores.dtype == torch.float64 else scores.float()
+    return wide.softmax(-1).to(query.dtype) @ value
 
 
 def attention(
