@@ -35,6 +35,7 @@ PROVENANCE = (
     "partitioner_tag",
     "recompute",
     "ac_graph_id",
+    "xpu_graph_made_by",
 )
 """Metadata that says where a node comes from, and that a node in its place inherits."""
 

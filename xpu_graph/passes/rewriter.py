@@ -27,6 +27,9 @@ from xpu_graph.passes.regions import Regions
 from xpu_graph.stage import Stage, Unit
 
 
+_MADE_BY = "xpu_graph_made_by"
+
+
 class Rewriter:
     """Checked changes of one graph.
 
@@ -39,6 +42,7 @@ class Rewriter:
         misses: the first node each of these was about, and where the user's program made it.
         pass_name: the pass that is at work.
         visiting: the node it is looking at, if it goes node by node.
+        maker: marks new nodes, and what is made of them later; see ``was_made_by``.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Rewriter:
         self.misses: dict[tuple[str, str], str] = {}
         self.pass_name = ""
         self.visiting: fx.Node | None = None
+        self.maker: str | None = None
         self._allow = allow
         self._odd = OddStrides()
         self._changes = ChangeLog(self.graph)
@@ -100,6 +105,10 @@ class Rewriter:
     def calls_reading(self, target: Any, operands: Collection[Any]) -> list[fx.Node]:
         """The calls of an operator that read results of all of some others; in graph order."""
         return self._changes.calls_reading(target, operands)
+
+    def was_made_by(self, node: fx.Node, maker: str) -> bool:
+        """Whether a node was made while ``maker`` was this, or is what passes made of such nodes."""
+        return maker in node.meta.get(_MADE_BY, ())
 
     def is_touched_since(self, node: fx.Node, clock: int) -> bool:
         """Whether a node of the graph was touched after a time."""
@@ -405,6 +414,8 @@ class Rewriter:
             node = self.graph.create_node(op, target, args, kwargs)
         node.meta["val"] = value
         graph_facts.inherit_provenance(node, like or old)
+        if self.maker is not None:
+            node.meta[_MADE_BY] = {*node.meta.get(_MADE_BY, ()), self.maker}
         self._changes.add(node)
         self.memory.add(node)
         return node

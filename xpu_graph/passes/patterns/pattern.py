@@ -122,6 +122,7 @@ class PatternPass(Pass):
             reason = (
                 why_not_whole(match, rewriter)
                 or _why_not_there(match, rewriter)
+                or self._why_not_again(match, rewriter)
                 or self._why_not(match, rewriter)
             )
             if reason is None:
@@ -132,6 +133,13 @@ class PatternPass(Pass):
             self._refuse(reasons[0], node, rewriter)
         elif shape.nearest[0] > 1:
             self._refuse(f"found in part: {shape.nearest[1]}", node, rewriter)
+
+    def _why_not_again(self, match: Match, rewriter: Rewriter) -> str | None:
+        """An implementation may hold what it implements, which then stays."""
+        found = (*match.outputs, *match.inner)
+        if self.pattern.converts and all(rewriter.was_made_by(one, self.name) for one in found):
+            return "it is what this pattern made"
+        return None
 
     def _refuse(self, reason: str, node: fx.Node, rewriter: Rewriter) -> None:
         """Say so once: what was refused in one round is looked at in the next one, too."""
@@ -148,10 +156,12 @@ class PatternPass(Pass):
                 built = self._build(match, draft)
                 return in_layout(built, match.outputs, draft) if converts else built
 
+            rewriter.maker = self.name if self.pattern.converts else None
             with region.entered():
                 made = rewriter.replace_several(
                     match.outputs, build, relayout=self.pattern.converts, inner=match.inner
                 )
+            rewriter.maker = None
             if made is not None:
                 return
 

@@ -298,3 +298,22 @@ def test_the_command_lists_them(capsys):
 def test_the_command_names_a_wrong_target(capsys):
     assert main(["patterns", "--target", "gpu"]) == 1
     assert "unknown target 'gpu'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["RMSNorm", "LayerNorm", "RoPE", "SDPA", "SwiGLU", "GELU"])
+def test_an_implementation_may_hold_what_it_implements(name):
+    structure = STRUCTURES[name]
+    tensors = [one for one in structure.examples() if isinstance(one, torch.Tensor)]
+
+    def program(*given):
+        rest = iter(given)
+        return structure.reference(
+            *(next(rest) if isinstance(one, torch.Tensor) else one for one in structure.examples())
+        )
+
+    register_structure(name, "none", structure.reference)
+    done = compile_and_compare(program, tensors, name)
+    (record,) = [record for one, record in done.items() if one.endswith("reference")]
+    told = {"it is what this pattern made", "it is computed in this way already"}
+    assert record.applied <= 1
+    assert told & record.refused.keys()
