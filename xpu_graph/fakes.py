@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from contextlib import nullcontext
 from typing import Any
 
@@ -48,7 +49,7 @@ def call_fake(
     Raises:
         NeedsGuard: ``ask`` is False, and the operator asked.
     """
-    if mode is None:
+    if mode is None or target is operator.getitem:
         return target(*args, **kwargs)
     if not ask and id(target) in _VIEWS and _is_static_view(args, kwargs):
         return call_view(target, args[0], args[1:], mode)

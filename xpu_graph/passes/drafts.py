@@ -78,18 +78,23 @@ class Draft:
         self.calls.append(call)
         return call
 
-    def again(self, target: Any, args: Any, kwargs: Any, known: FakeTensor) -> Call:
+    def again(self, target: Any, args: Any, kwargs: Any, known: Any) -> Call:
         """Add a call like one that was made before, on operands alike.
 
         Args:
             target: an operator.
             args: its arguments.
             kwargs: the same by name.
-            known: what the other call gave: a tensor of static sizes in memory of its own.
+            known: what the other call gave: a tensor of static sizes in memory of its own, or a
+                sequence of such tensors.
         """
         assert self.fake_mode is not None
         self.map((args, kwargs), self._reads, lambda call: call)
-        call = Call(target, args, kwargs, fake_like(known, self.fake_mode))
+        if isinstance(known, FakeTensor):
+            value: Any = fake_like(known, self.fake_mode)
+        else:
+            value = tuple(fake_like(entry, self.fake_mode) for entry in known)
+        call = Call(target, args, kwargs, value)
         self.calls.append(call)
         return call
 

@@ -26,7 +26,6 @@ from xpu_graph.passes.readers import Readers
 from xpu_graph.passes.regions import Regions
 from xpu_graph.stage import Stage, Unit
 
-
 _MADE_BY = "xpu_graph_made_by"
 
 
@@ -107,7 +106,7 @@ class Rewriter:
         return self._changes.calls_reading(target, operands)
 
     def was_made_by(self, node: fx.Node, maker: str) -> bool:
-        """Whether a node was made while ``maker`` was this, or is what passes made of such nodes."""
+        """Whether a node was made while ``maker`` was this, or comes from such a node."""
         return maker in node.meta.get(_MADE_BY, ())
 
     def is_touched_since(self, node: fx.Node, clock: int) -> bool:

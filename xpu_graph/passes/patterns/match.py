@@ -73,7 +73,9 @@ class Matcher(Shape):
     def __init__(self, template: Template, *, ignore_literals: bool = False) -> None:
         self.template = template
         self._any_number = ignore_literals
-        self._calls = [n for n in template.calls if not is_size(n) and n.target not in WORDS]
+        self._sizes = template.sizes
+        self._orders = orders_of(template)
+        self._calls = template.operator_calls
         self._inputs = {node: i for i, node in enumerate(template.inputs) if node is not None}
         # the last output is the root; the others hang on what it has in common with them
         self._roots = sorted(template.outputs, reverse=True)
@@ -116,12 +118,11 @@ class Matcher(Shape):
             return
         if theirs in known.nodes.values():
             return  # two calls of a template are two nodes
-        own_args, own_kwargs = arguments_of(mine)
-        left, right = _named(mine, own_args, own_kwargs), _named(theirs, theirs.args, theirs.kwargs)
+        right = _named(theirs, theirs.args, theirs.kwargs)
         bound_here = known.with_node(mine, theirs)
         found = False
-        for order in _orders(mine, left):
-            for binding in self._match_all(list(order), right, bound_here):
+        for order in self._orders[mine]:
+            for binding in self._match_all(order, right, bound_here):
                 found = True
                 yield binding
         if not found:
@@ -157,7 +158,7 @@ class Matcher(Shape):
         if mine is ANY:
             yield known
         elif isinstance(mine, fx.Node):
-            if is_size(mine):
+            if mine in self._sizes:
                 yield replace(known, sizes=(*known.sizes, (mine, theirs)))
             else:
                 yield from self._match(mine, theirs, known)
@@ -264,10 +265,29 @@ def _named(node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> list[A
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return list(args)
-    return [
-        args[i] if i < len(args) else kwargs.get(argument.name, argument.default_value)
-        for i, argument in enumerate(target._schema.arguments)
-    ]
+    rest = _parameters(target)[len(args) :]
+    return [*args, *(kwargs.get(name, default) for name, default in rest)]
+
+
+_known_parameters: dict[int, tuple[torch._ops.OpOverload, list[tuple[str, Any]]]] = {}
+"""By ``id``, as torch hashes operators slowly; an entry holds its operator, so the id stays its."""
+
+
+def _parameters(target: torch._ops.OpOverload) -> list[tuple[str, Any]]:
+    """Names and defaults of an operator's parameters."""
+    if id(target) not in _known_parameters:
+        given = target._schema.arguments
+        _known_parameters[id(target)] = target, [(one.name, one.default_value) for one in given]
+    return _known_parameters[id(target)][1]
+
+
+def orders_of(template: Template) -> dict[fx.Node, list[list[Any]]]:
+    """The arguments of each call of a template, in the orders in which they may be found."""
+    if not template.orders:
+        for node in template.operator_calls:
+            args, kwargs = arguments_of(node)
+            template.orders[node] = list(_orders(node, _named(node, args, kwargs)))
+    return template.orders
 
 
 def _orders(node: fx.Node, args: list[Any]) -> Iterator[list[Any]]:

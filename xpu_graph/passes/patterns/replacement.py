@@ -182,13 +182,25 @@ def call_again(node: fx.Node, args: Any, kwargs: Any, draft: Draft) -> DraftCall
     call = draft(node.target, *args, **kwargs)
     read: list[Any] = []
     draft.map(
-        (args, kwargs), lambda one: read.append(one.meta["val"]), lambda one: read.append(one.value)
+        (args, kwargs),
+        lambda one: read.append(one.meta["val"]),
+        lambda one: read.append(one.value),
     )
-    if type(call.value) is FakeTensor and is_static(call.value) and not call.value.storage_offset():
-        own = set(storages_in(call.value))
-        if call.value.layout == torch.strided and own.isdisjoint(storages_in(read)):
-            node.meta[_FIRST] = call.value
+    values = call.value if isinstance(call.value, tuple) else (call.value,)
+    own = {storage for value in values for storage in storages_in(value)}
+    if all(map(_is_plain, values)) and own.isdisjoint(storages_in(read)):
+        node.meta[_FIRST] = call.value
     return call
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether another value like this one can be made of its geometry alone."""
+    return (
+        type(value) is FakeTensor
+        and value.layout == torch.strided
+        and is_static(value)
+        and value.storage_offset() == 0
+    )
 
 
 _FIRST = "xpu_graph_first_value"

@@ -61,6 +61,18 @@ class Template:
     is_sequence: bool
     calls: list[fx.Node] = field(default_factory=list)
     is_open: bool = False
+    orders: dict[fx.Node, list[list[Any]]] = field(default_factory=dict)
+    """For the matcher: the arguments of each call, in each order that will do."""
+
+    @cached_property
+    def sizes(self) -> frozenset[fx.Node]:
+        """The calls that compute with sizes."""
+        return frozenset(node for node in self.calls if is_size(node))
+
+    @cached_property
+    def operator_calls(self) -> list[fx.Node]:
+        """The calls of operators."""
+        return [n for n in self.calls if n not in self.sizes and n.target not in WORDS]
 
     @cached_property
     def root(self) -> Any:
