@@ -48,7 +48,7 @@ def compile_and_compare(function=rms_norm, inputs=(X, WEIGHT), structure="RMSNor
     torch.compiler.reset()
     with torch.no_grad():
         got = torch.compile(function, backend=backend)(*inputs)
-    assert_same(got, function(*inputs), bitwise=False, rtol=1e-5, atol=1e-6)
+    assert_same(got, function(*inputs), bitwise=False, rtol=1e-4, atol=1e-5)
     (graph,) = backend.reports[-1].graphs
     passes = graph.passes.items()
     return {name: record for name, record in passes if name.startswith(structure)}
