@@ -20,6 +20,7 @@ ARGUMENTS = {
     "07_distributed_data_parallel.py": [],
     "08_plugin_pattern.py": [],
     "09_training_pattern.py": [],
+    "10_structure.py": [],
 }
 SAYS = {
     "01_quickstart.py": "All 6 ways find the same pairs.",
@@ -31,6 +32,7 @@ SAYS = {
     ),
     "08_plugin_pattern.py": "found 3 times",
     "09_training_pattern.py": "Both sides learn the same.",
+    "10_structure.py": "The kernels ran 3 and 3 times.",
 }
 NPU_ONLY = ["04_npu_device_graph.py", "06_npu_compiler_alone.py"]
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "xpu_graph/passes/README.md"]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/patterns.md", "xpu_graph/passes/README.md"]
 
 
 def blocks(name):

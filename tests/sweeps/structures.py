@@ -11,6 +11,9 @@ from tests.zoo import RECOMMENDERS, build
 from tests.zoo.found import DTYPES, found_in, rows
 
 ROWS = rows()
+SAFE_SOFTMAX = {"deepseek-v3"}
+"""Heads of query and value differ, and torch takes its formula with ``_safe_softmax``."""
+
 NO_SDPA = {"gemma2", *RECOMMENDERS}
 
 
@@ -30,7 +33,7 @@ def test_the_same_is_found(name, attention, dtype, changing):
     found = found_in(name, attention, DTYPES[dtype], changing=changing)
     expected = ROWS[name].found.copy()
     given = build(name).small
-    if attention == "sdpa" and (changing or "attention_mask" in given):
+    if attention == "sdpa" and (changing or "attention_mask" in given or name in SAFE_SOFTMAX):
         # the mask is computed from what is given, with -inf in it
         del found["SDPA"], expected["SDPA"]
     assert found == expected

@@ -32,7 +32,7 @@ def recorded(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> f
     graph = fx.Graph()
     recorder = _Recorder(graph)
     for tensor in tensors:
-        node = graph.placeholder("given")
+        node = graph.placeholder(f"given_{len(graph.nodes)}")
         node.meta["val"] = tensor
         recorder.learn(tensor, node)
     with recorder:

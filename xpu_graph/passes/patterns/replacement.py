@@ -150,7 +150,7 @@ class Replacements:
             return run()
         except NeedsGuard as error:
             raise DraftRefused("it would need a guard on a size") from error
-        except FAKE_ERRORS as error:
+        except (*FAKE_ERRORS, AssertionError) as error:
             shapes = [tuple(value.shape) for value in values if isinstance(value, torch.Tensor)]
             raise PassError(
                 f"the replacement of pattern {self._name!r} failed on what was found, "

@@ -214,6 +214,18 @@ def test_verify_compares_with_what_the_structure_means(function, message):
         register_structure("RMSNorm", "none", function, verify=True)
 
 
+def test_verify_takes_operands_where_a_check_refuses_the_examples():
+    def check(x, weight, eps):
+        return x.shape[-1] == 4
+
+    with pytest.raises(ConfigError, match="give others"):
+        register_structure("RMSNorm", "none", fused, check=check, verify=True)
+    with pytest.raises(ConfigError, match=r"\(x, weight, eps\)"):
+        register_structure("RMSNorm", "none", fused, check=check, verify=(X,))
+    operands = (torch.randn(3, 4), torch.rand(4), 1e-6)
+    register_structure("RMSNorm", "none", fused, check=check, verify=operands)
+
+
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_every_reference_passes_its_own_verification(name):
     with implemented(name, verify=True):

@@ -15,7 +15,7 @@ import importlib
 import importlib.util
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -46,7 +46,7 @@ def register_structure(
     priority: int = 0,
     level: OptLevel | str = OptLevel.level2,
     postfix: str | None = None,
-    verify: bool = False,
+    verify: bool | Sequence[Any] = False,
 ) -> None:
     """Let a function compute a structure on a target, wherever programs have it.
 
@@ -62,7 +62,8 @@ def register_structure(
             has -100.
         level: the lowest optimisation level it is used at.
         postfix: added to the pattern's name, ``structure-function``, with a hyphen.
-        verify: compute the function on examples, and compare it with what the structure means.
+        verify: compute the function, and compare it with what the structure means: on examples
+            (True), or on operands that are given here.
 
     Raises:
         ConfigError: there is no such structure or target, the function does not take the
@@ -84,8 +85,8 @@ def register_structure(
         _check_operands(function, what, structure, where)
     if not isinstance(priority, int) or isinstance(priority, bool):
         raise ConfigError(f"{where}: priority is a whole number, not {priority!r}")
-    if verify:
-        _verify(made, structure, where)
+    if verify is not False:
+        _verify(made, structure, verify, where)
     with _lock:
         if any(one.name == made.name and one.target == made.target for one in _registered):
             raise ConfigError(
@@ -102,7 +103,7 @@ def register_this_as_structure(
     priority: int = 0,
     level: OptLevel | str = OptLevel.level2,
     postfix: str | None = None,
-    verify: bool = False,
+    verify: bool | Sequence[Any] = False,
 ) -> Callable[[_F], _F]:
     """The same as a decorator of the function, which it leaves as it is.
 
@@ -214,11 +215,24 @@ def _check_operands(
         ) from error
 
 
-def _verify(made: Implementation, structure: Structure, where: str) -> None:
-    examples = list(structure.examples())
+def _verify(
+    made: Implementation, structure: Structure, given: bool | Sequence[Any], where: str
+) -> None:
+    if isinstance(given, (list, tuple)) and len(given) == len(structure.operands):
+        examples = list(given)
+    elif given is True:
+        examples = list(structure.examples())
+    else:
+        raise ConfigError(
+            f"{where}: verify is {given!r}; it is True, False, or the operands "
+            f"({', '.join(structure.operands)})"
+        )
     refusal = None if made.check is None else _told(made.check(*examples), made)
     if refusal is not None:
-        raise ConfigError(f"{where}: verify=True, and the check refuses the examples: {refusal}")
+        raise ConfigError(
+            f"{where}: the check refuses the operands it is verified on ({refusal}); give others: "
+            f"verify=({', '.join(structure.operands)})"
+        )
     compare_on_examples(structure.reference, made.function, examples, where, numbers=True)
 
 
