@@ -416,6 +416,7 @@ class Rewriter:
         if self.maker is not None:
             node.meta[_MADE_BY] = {*node.meta.get(_MADE_BY, ()), self.maker}
         self._changes.add(node)
+        self._changes.touch(*node.all_input_nodes)  # they have another reader
         self.memory.add(node)
         return node
 
@@ -425,6 +426,7 @@ class Rewriter:
         old.replace_all_uses_with(new)
         for node, value in moved.items():
             self.memory.set_value(node, value)
+            self._changes.touch(node, *node.users)
         self._odd.follow((new, *moved))
         self._changes.touch(new, *users, *old.all_input_nodes)
         self.erase_if_dead(old)

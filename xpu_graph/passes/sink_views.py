@@ -26,10 +26,11 @@ from typing_extensions import override
 
 from xpu_graph import effects
 from xpu_graph.config import OptLevel, XpuGraphConfig
-from xpu_graph.fx import aten, same_size
+from xpu_graph.fx import aten, is_static, same_size
 from xpu_graph.passes.base import RewritePass
 from xpu_graph.passes.drafts import Call, Draft
 from xpu_graph.stage import Unit
+from xpu_graph.torch_compat import FakeTensor
 
 _VIEWS = frozenset({aten.view.default, aten._unsafe_view.default})
 _PRODUCTS = frozenset({aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default})
@@ -80,7 +81,12 @@ class SinkViews(RewritePass):
 
         def below(call: Draft) -> Call:
             args, kwargs = fx.map_arg((user.args, user.kwargs), sources.__getitem__)
-            return call(aten.view.default, call(user.target, *args, **kwargs), view.args[1])
+            like = sources[view].meta["val"]
+            if all(_is_like(user.meta["val"], one.meta["val"]) for one in sources.values()):
+                result = call.again(user.target, args, kwargs, like)
+            else:
+                result = call(user.target, *args, **kwargs)
+            return call(aten.view.default, result, view.args[1])
 
         sunk = unit.rewriter.replace_with_calls(user, below)
         if sunk is not None and isinstance(sunk.args[0], fx.Node):
@@ -96,6 +102,21 @@ def _are_alike(view: fx.Node, sources: Mapping[fx.Node, fx.Node]) -> bool:
         return len(shapes[0]) == len(shapes[1]) and all(map(same_size, *shapes))
 
     return all(same(view, other) and same(sources[view], sources[other]) for other in sources)
+
+
+def _is_like(result: Any, source: Any) -> bool:
+    """Whether what is computed from each element of a source is laid out as the source.
+
+    Torch's dispatch on fake values, which would tell, takes as long as all the rest.
+    """
+    return (
+        type(source) is FakeTensor
+        and is_static(source)
+        and source.is_contiguous()
+        and source.dim() > 0
+        and source.storage_offset() == 0
+        and (result.dtype, result.device) == (source.dtype, source.device)
+    )
 
 
 def _is_pointwise(node: fx.Node) -> bool:
