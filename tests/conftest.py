@@ -6,6 +6,7 @@ from collections import deque
 import pytest
 
 os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")  # tests/npu loads torch_npu itself
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many processes as cores run at once
 
 import torch
 

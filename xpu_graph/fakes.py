@@ -17,6 +17,7 @@ from xpu_graph.torch_compat import (
     FakeTensorMode,
     call_factory,
     call_view,
+    fake_contiguous,
     may_be_a_copy,
     refused_guards,
     suppressed_guards,
@@ -55,6 +56,8 @@ def call_fake(
         return call_view(target, args[0], args[1:], mode)
     if not ask and target is aten.full.default and _is_static_full(args, kwargs):
         return call_factory(target, args, kwargs, mode)
+    if not ask and target is aten.clone.default and _is_static_copy(args, kwargs):
+        return fake_contiguous(args[0], mode)
     guards = suppressed_guards(mode) if ask else refused_guards(mode)
     keeps_offset = id(target) in _KEEP_OFFSET
     with mode, guards, torch.no_grad(), uncached(mode) if keeps_offset else nullcontext():
@@ -148,6 +151,12 @@ def _is_static_view(args: Any, kwargs: Any) -> bool:
             for value in (given if isinstance(given, (list, tuple)) else (given,))
         )
     )
+
+
+def _is_static_copy(args: Any, kwargs: Any) -> bool:
+    """Whether arguments of ``clone`` ask for a contiguous copy of such a tensor."""
+    plain = kwargs.get("memory_format") == torch.contiguous_format and len(kwargs) == 1
+    return plain and len(args) == 1 and _is_static_view(args, {})
 
 
 def _is_static_full(args: Any, kwargs: Any) -> bool:

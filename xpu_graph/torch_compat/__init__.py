@@ -194,6 +194,13 @@ def fake_like(value: FakeTensor, mode: FakeTensorMode) -> FakeTensor:
     return FakeTensor(mode, meta, value.device)
 
 
+def fake_contiguous(value: FakeTensor, mode: FakeTensorMode) -> FakeTensor:
+    """A contiguous fake tensor of the shape of another, made without dispatch."""
+    with torch.no_grad(), in_kernel_invocation_manager(mode):
+        meta = torch.empty(value.shape, dtype=value.dtype, device=torch.device("meta"))
+    return FakeTensor(mode, meta, value.device)
+
+
 def has_symbolic_sizes(tensor: torch.Tensor) -> bool:
     """Whether a size, stride or offset of the tensor is symbolic."""
     return tensor._has_symbolic_sizes_strides
