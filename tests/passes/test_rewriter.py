@@ -281,6 +281,58 @@ def test_a_draft_that_fails_touches_nothing(rewriter_of):
     assert "does not take these arguments" in reason(rewriter)
 
 
+def late(x, y):
+    """``tan`` reads ``sin``; what takes the places of both needs ``exp``, which comes between."""
+    first = x.sin()
+    between = y.exp()
+    return first.tan(), first.cos(), between
+
+
+def both(nodes):
+    def build(call):
+        total = call(aten.add.Tensor, nodes["x_1"], nodes["exp"])
+        return [call(aten.neg.default, total), call(aten.abs.default, total)]
+
+    return build
+
+
+def test_several_at_once_where_their_operands_are_there(rewriter_of):
+    rewriter, nodes = rewriter_of(late, torch.ones(3), torch.ones(3))
+    gone = [nodes["sin"], nodes["tan"]]
+    new = rewriter.replace_several(gone, both(nodes))
+    assert [node.target for node in new] == [aten.neg.default, aten.abs.default]
+    assert nodes["exp"] < new[0] < nodes["cos"]
+    assert nodes["cos"].args == (new[0],)
+    assert all(graph_facts.has_provenance(node) for node in new)
+    rewriter.graph.lint()
+
+
+def test_several_at_once_all_or_none(rewriter_of):
+    def early(x, y):
+        first = x.sin()
+        seen = first.cos()
+        return first.tan(), seen, y.exp()
+
+    rewriter, nodes = rewriter_of(early, torch.ones(3), torch.ones(3))
+    before = text_of(rewriter)
+    assert rewriter.replace_several([nodes["sin"], nodes["tan"]], both(nodes)) is None
+    assert text_of(rewriter) == before
+    assert reason(rewriter) == (
+        "one result is used before all that they are computed from is there"
+    )
+
+
+def test_what_was_made_is_known_again(rewriter_of):
+    rewriter, nodes = rewriter_of(lambda x: x.sin().cos(), torch.ones(3))
+    rewriter.maker = "a pattern"
+    made = rewriter.replace_with_call(nodes["sin"], aten.tan.default, (nodes["x_1"],))
+    rewriter.maker = None
+    again = rewriter.replace_with_call(made, aten.exp.default, (nodes["x_1"],))
+    assert rewriter.was_made_by(again, "a pattern")
+    assert not rewriter.was_made_by(again, "another")
+    assert not rewriter.was_made_by(nodes["cos"], "a pattern")
+
+
 def test_replace_with_constant(rewriter_of):
     rewriter, nodes = rewriter_of(lambda x: x + torch.arange(3).neg(), torch.ones(3))
     assert rewriter.replace_with_constant(nodes["neg"], "folded", torch.tensor([0, -1, -2]))
