@@ -17,7 +17,10 @@ def run(function, *inputs, cache, **fields):
     with torch.no_grad():
         twins = copy.deepcopy(inputs)
         got, want = torch.compile(function, backend=backend)(*inputs), function(*twins)
-    assert_same((got, inputs), (want, twins))
+    exact = backend.config.opt_level < 2 or not backend.config.freeze  # batch norm is folded in
+    limits = {} if exact else {"rtol": 1e-5, "atol": 1e-6}
+    assert_same(got, want, bitwise=exact, **limits)
+    assert_same(inputs, twins)
     return backend.reports[-1].graphs[0].cache
 
 
