@@ -32,7 +32,7 @@ def why_not_number(name: str, value: Any) -> str | None:
     return f"{name} is known at run time only"
 
 
-def why_not_near(name: str, value: Any, expected: float, tolerance: float = 1e-5) -> str | None:
+def why_not_near(name: str, value: Any, expected: float, tolerance: float = 1e-7) -> str | None:
     """Whether a number is the one that a formula has, up to how programs round it."""
     if why_not_number(name, value) is None and math.isclose(value, expected, rel_tol=tolerance):
         return None

@@ -31,7 +31,7 @@ SPELLINGS = {
     "by two": lambda x: x / 2 * erf(x),
     "the sum first": lambda x: erf(x) * (x * 0.5),
     "times the root of a half": lambda x: x * 0.5 * (torch.erf(x * math.sqrt(0.5)) + 1.0),
-    "rounded": lambda x: x * 0.5 * (torch.erf(x / 1.41421) + 1.0),
+    "rounded": lambda x: x * 0.5 * (torch.erf(x / 1.4142135) + 1.0),
     "tanh, a half first": lambda x: 0.5 * x * tanh(x),
     "tanh, a half last": lambda x: x * tanh(x) * 0.5,
     "a product of three": lambda x: 0.5 * x * (1 + torch.tanh(ROOT * (x + CUBIC * x * x * x))),
