@@ -120,7 +120,8 @@ class AttentionMatcher(Matcher):
         match.inputs = [*operands, mask, seen, hides, hidden, factor, divisor]
         masked = next((known.nodes[n] for n in self._masked if n in known.nodes), None)
         match.refusal = (
-            _why_not(softmax, operands, dim, factor, divisor)
+            match.refusal
+            or _why_not(softmax, operands, dim, factor, divisor)
             or _why_not_masked(masked, mask)
             or why_not_open(self._unit, mask, seen, hides, hidden)
             or why_not_hiding(self._unit, operands[0].meta["val"].dtype, seen, hides, hidden)
