@@ -298,3 +298,26 @@ def test_the_command_lists_them(capsys):
 def test_the_command_names_a_wrong_target(capsys):
     assert main(["patterns", "--target", "gpu"]) == 1
     assert "unknown target 'gpu'" in capsys.readouterr().err
+
+
+def test_a_function_that_draws_random_numbers_is_refused():
+    def noisy(x, weight, eps):
+        return fused(x, weight, eps) + 0 * torch.rand_like(x)
+
+    register_structure("RMSNorm", "none", noisy)
+    (record,) = compile_and_compare().values()
+    assert record.applied == 0
+    assert set(record.refused) == {
+        "the replacement calls aten.rand_like.default, which draws",
+    }
+
+
+def test_a_function_that_does_not_tell_its_parameters():
+    with pytest.raises(ConfigError, match="does not tell its parameters"):
+        register_structure("RMSNorm", "none", max)
+
+
+def test_the_name_of_an_operator_does_not_tell_how_torch_was_built():
+    register_structure("RMSNorm", "none", torch.ops.stand_in.RMSNorm)
+    (name,) = compile_and_compare()
+    assert name == "RMSNorm-torch._ops-stand_in.RMSNorm"
