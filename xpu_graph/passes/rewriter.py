@@ -231,7 +231,7 @@ class Rewriter:
         place = self._place(olds, inner, draft)
         reason = None
         if len(olds) > 1:
-            reason = _why_not_together(results, draft, place)
+            reason = _why_not_together(olds, results, draft, place)
         moved: dict[fx.Node, Any] = {}
         for old, result in zip(olds, results, strict=True):
             if reason is None:
@@ -433,9 +433,14 @@ class Rewriter:
 
 
 def _why_not_together(
-    results: Sequence[Call | fx.Node], draft: Draft, place: fx.Node
+    olds: Collection[fx.Node],
+    results: Sequence[Call | fx.Node],
+    draft: Draft,
+    place: fx.Node,
 ) -> str | None:
     """Why some values, computed at a place, cannot take the places of others."""
+    if any(old in draft.read for old in olds):
+        return "one result is computed from another that goes"
     if any(node >= place for node in draft.read):
         return "one result is used before all that they are computed from is there"
     seen: set[int | None] = set()

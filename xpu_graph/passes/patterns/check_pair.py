@@ -128,6 +128,9 @@ def check_signatures(
 
 def name_of(function: Callable[..., Any]) -> str:
     """The name that a function's patterns have: ``module-function``."""
+    if isinstance(function, torch._ops.OpOverloadPacket):
+        # what it has as a module tells how torch was built
+        return f"torch._ops-{function}"
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}-{named.__qualname__}"
 

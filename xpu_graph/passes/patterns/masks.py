@@ -45,8 +45,9 @@ def why_not_open(unit: Unit, mask: Any, seen: Any, hides: Any, hidden: Any) -> s
     """
     if isinstance(mask, fx.Node):
         numbers = _numbers(mask, unit, _LINKS)
-        if numbers is None:
-            return None if _is_open_constant(mask, unit) else _UNKNOWN
+        is_half = mask.meta["val"].dtype in _HALVES
+        if numbers is None or (is_half and not all(map(_is_alike_in_halves, numbers))):
+            return None if _is_open_constant(mask, unit, is_half) else _UNKNOWN
         return None if all(map(math.isfinite, numbers)) else _UNKNOWN
     if seen is None and hides is None:
         return None
@@ -54,6 +55,56 @@ def why_not_open(unit: Unit, mask: Any, seen: Any, hides: Any, hidden: Any) -> s
     if isinstance(number, (int, float)) and math.isfinite(number):
         return None
     return _UNKNOWN
+
+
+def why_not_hiding(unit: Unit, dtype: Any, seen: Any, hides: Any, hidden: Any) -> str | None:
+    """Why a mask that is added might give others than a number in the place of scores does.
+
+    Beside a score that is seen, both must hide; where a row is hidden throughout, its scores are
+    alike in the one way, and must be in the other, which float16 has no number for.
+
+    Args:
+        unit: the graph.
+        dtype: that of the mask that would be added.
+        seen: a boolean mask of what keeps its score; None for none.
+        hides: a boolean mask of what loses its score; None for none.
+        hidden: what stands where the score is not kept.
+    """
+    if seen is None and hides is None:
+        return None
+    number = known_scalar(hidden, unit)
+    if not isinstance(number, (int, float)) or number > _HIDING:
+        return "what takes the place of scores does not hide them"
+    if dtype != torch.float16 or _sees_in_every_row(seen, hides, unit):
+        return None
+    return "a row that is hidden throughout is not even in float16"
+
+
+def _sees_in_every_row(seen: Any, hides: Any, unit: Unit) -> bool:
+    """Whether a boolean mask is a constant that leaves something to see in every row."""
+    mask = hides if seen is None else seen
+    tensor = _constant(mask, unit) if isinstance(mask, fx.Node) else None
+    if tensor is None or not tensor.dim():
+        return False
+    with no_dispatch_modes(), torch.no_grad():
+        return bool((tensor if hides is None else ~tensor).any(-1).all())
+
+
+_HALVES = (torch.float16, torch.bfloat16)
+_NEARLY_NOTHING = -128.0
+
+
+def _is_alike_in_halves(number: float) -> bool:
+    """Whether adding a number rounds alike in half precision and in the float32 of kernels.
+
+    In half precision scores vanish beside -1e4, and a row that is hidden throughout becomes even;
+    in float32 they do not. Beside the least number of bfloat16 they vanish in both.
+    """
+    return number >= _NEARLY_NOTHING or number <= -1e30
+
+
+_HIDING = -9e3
+"""Programs hide with -1e4, which bfloat16 rounds: its weight is zero beside any common score."""
 
 
 def _numbers(node: fx.Node, unit: Unit, links: int) -> set[float] | None:
@@ -80,21 +131,35 @@ def _numbers(node: fx.Node, unit: Unit, links: int) -> set[float] | None:
     return {float(one) if isinstance(one, (int, float)) else math.inf for one in rounded}
 
 
-def _is_open_constant(mask: fx.Node, unit: Unit) -> bool:
-    """Whether a tensor of the graph has something finite in every row, and nothing but that."""
+def _is_open_constant(mask: fx.Node, unit: Unit, is_half: bool) -> bool:
+    """Whether a tensor of the graph has something to see in every row, or nothing infinite."""
     moved = list(_moves(mask))
-    constant = moved[-1]
-    if constant.op != "get_attr" or any(unit.rewriter.is_written(node) for node in moved):
+    tensor = _constant(moved[-1], unit)
+    if tensor is None or any(map(unit.rewriter.is_written, moved)):
         return False
-    tensor = attribute(unit.gm, str(constant.target))
-    if not isinstance(tensor, torch.Tensor) or tensor.is_meta:
-        return False
-    if tensor.numel() * tensor.element_size() > 64 * MAX_CONSTANT_BYTES:
-        return False
+    rows_stay = all(node.target in _OF_ROWS for node in moved[:-1]) and (
+        tensor.dim() > 0 and 1 < tensor.shape[-1] == mask.meta["val"].shape[-1]
+    )
     with no_dispatch_modes(), torch.no_grad():
-        if bool(tensor.isfinite().all()):
+        if not is_half and bool(tensor.isfinite().all()):
             return True
-        return len(moved) == 1 and bool((tensor.amax(-1) > -math.inf).all())
+        least = _NEARLY_NOTHING if is_half else -math.inf
+        return rows_stay and bool((tensor.amax(-1) > least).all())
+
+
+_OF_ROWS = frozenset({aten.alias.default, aten.expand.default, aten.unsqueeze.default})
+"""Operators that leave rows as they are, where the last dimension keeps its size above one."""
+
+
+def _constant(node: fx.Node, unit: Unit) -> torch.Tensor | None:
+    """A tensor of the graph, where it is not too large to be looked through."""
+    if node.op != "get_attr" or unit.rewriter.is_written(node):
+        return None
+    tensor = attribute(unit.gm, str(node.target))
+    if not isinstance(tensor, torch.Tensor) or tensor.is_meta:
+        return None
+    is_small = tensor.numel() * tensor.element_size() <= 64 * MAX_CONSTANT_BYTES
+    return tensor if is_small else None
 
 
 def _moves(node: fx.Node) -> Iterator[fx.Node]:

@@ -244,7 +244,23 @@ class Matcher(Shape):
         outputs = [{**known.nodes, **known.words}[node] for node in self.template.outputs]
         calls = [known.nodes[node] for node in self._calls if node in known.nodes]
         inner = dict.fromkeys(node for node in (*calls, *known.passed) if node not in outputs)
-        return Match(inputs, outputs, list(inner))
+        refusal = _why_not_cast(known.passed, inputs) if self.template.is_open else None
+        return Match(inputs, outputs, list(inner), refusal)
+
+
+def _why_not_cast(passed: Sequence[fx.Node], inputs: Sequence[Any]) -> str | None:
+    """Why casts that were seen through matter: to a range that none of the inputs has."""
+    given = {node.meta["val"].dtype for node in inputs if _is_tensor(node)}
+    for node in passed:
+        dtype = node.meta["val"].dtype
+        is_cast = dtype != node.all_input_nodes[0].meta["val"].dtype
+        if is_cast and dtype in _OTHER_RANGES and dtype not in given:
+            return f"it is computed in {dtype}, and no operand is"
+    return None
+
+
+_OTHER_RANGES = frozenset({torch.float16, torch.float64})
+"""What overflows in other places than float32 does."""
 
 
 def contains(

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from xpu_graph import effects
 from xpu_graph.errors import PassError
 from xpu_graph.fx import is_static
 from xpu_graph.passes.drafts import FAKE_ERRORS, Draft, DraftRefused
@@ -132,6 +133,8 @@ class Replacements:
                 raise DraftRefused("the replacement holds a tensor of its own")
             if writes(node):
                 raise DraftRefused(f"the replacement calls {node.target}, which writes")
+            if effects.is_random(node):
+                raise DraftRefused(f"the replacement calls {node.target}, which draws")
         return graph
 
     def _in(

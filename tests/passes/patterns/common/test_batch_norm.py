@@ -51,6 +51,15 @@ CONVOLUTIONS = {
 }
 
 
+def test_an_infinite_scale():
+    model = spread(nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5, eps=0.0)))
+    model[1].running_var[0] = 0.0
+    records, _, _ = compiled(model, torch.randn(2, 3, 9, 9))
+    record = records["common-convolution_batch_norm"]
+    assert not record.applied
+    assert set(record.refused) == {"eps is not positive"}
+
+
 @pytest.mark.parametrize(("layer", "norm", "shape"), CONVOLUTIONS.values(), ids=CONVOLUTIONS)
 def test_into_a_convolution(layer, norm, shape):
     model = spread(nn.Sequential(layer, norm, nn.ReLU()))

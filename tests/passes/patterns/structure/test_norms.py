@@ -95,6 +95,26 @@ def test_a_layer_norm_in_a_wider_dtype():
     assert find("LayerNorm", function, *given)[0] == 1
 
 
+def through(dtype):
+    def function(x, w):
+        other = x.to(dtype)
+        return (other * torch.rsqrt(mean(other.pow(2)) + 1e-6)).to(x.dtype) * w
+
+    return function
+
+
+def test_what_only_float64_holds():
+    assert find("RMSNorm", through(torch.float64), X * 1e25, ROW)[0] == 1  # of what it is cast to
+
+
+def test_squares_that_overflow_in_float16():
+    reason = "it is computed in torch.float16, and no operand is"
+    assert find("RMSNorm", through(torch.float16), X * 1e3, ROW) == (0, {reason})
+    reason = "a mean is computed in float16, where squares overflow"
+    assert find("RMSNorm", RMS["rsqrt"], X.half() * 1e3, ROW.half()) == (0, {reason})
+    assert find("LayerNorm", LAYER["var"], X.half(), ROW.half(), SHIFT.half()) == (0, {reason})
+
+
 @pytest.mark.parametrize("shape", [(16,), (1, 16), (1, 1, 1, 16)])
 def test_shapes_at_the_border(shape):
     assert find("RMSNorm", RMS["rsqrt"], torch.randn(shape), ROW)[0] == 1

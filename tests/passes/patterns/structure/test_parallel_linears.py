@@ -97,6 +97,13 @@ LEFT = {
         lambda x, w, v, u, b, c: (y := linear(x, w), linear(x, y.t() @ x)),
         "one result is used before all that they are computed from is there",
     ),
+    "a weight that is another's result": (
+        lambda x, w, v, u, b, c: (
+            (y := linear(x[:, : x.shape[0]], w[: x.shape[0], : x.shape[0]])),
+            linear(x[:, : x.shape[0]], y),
+        ),
+        "one result is computed from another that goes",
+    ),
 }
 
 

@@ -140,7 +140,7 @@ def test_a_check_that_says_something_else_is_an_error():
 
 def test_a_users_implementation_comes_before_the_packages():
     def gelu(x):
-        return 0.5 * x * (1 + torch.erf(x / 2**0.5))
+        return 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
 
     def taken():
         done = compile_and_compare(gelu, (X,), "GELU")
@@ -287,7 +287,8 @@ def test_gated_models_keep_their_numbers_with_all_of_them():
             functional.silu(functional.linear(y, gate)) * functional.linear(y, up), down
         )
 
-    inputs = (X, torch.randn(24, 16), torch.randn(24, 16), torch.randn(16, 24), WEIGHT)
+    weights = (torch.randn(shape) / 8 for shape in ((24, 16), (24, 16), (16, 24)))
+    inputs = (X, *weights, WEIGHT)
     with implemented():
         done = compile_and_compare(block, inputs, "")
     applied = {name.partition("-")[0] for name, record in done.items() if record.applied}
@@ -329,3 +330,26 @@ def test_an_implementation_may_hold_what_it_implements(name):
     told = {"it is what this pattern made", "it is computed in this way already"}
     assert record.applied <= 1
     assert told & record.refused.keys()
+
+
+def test_a_function_that_draws_random_numbers_is_refused():
+    def noisy(x, weight, eps):
+        return fused(x, weight, eps) + 0 * torch.rand_like(x)
+
+    register_structure("RMSNorm", "none", noisy)
+    (record,) = compile_and_compare().values()
+    assert record.applied == 0
+    assert set(record.refused) == {
+        "the replacement calls aten.rand_like.default, which draws",
+    }
+
+
+def test_a_function_that_does_not_tell_its_parameters():
+    with pytest.raises(ConfigError, match="does not tell its parameters"):
+        register_structure("RMSNorm", "none", max)
+
+
+def test_the_name_of_an_operator_does_not_tell_how_torch_was_built():
+    register_structure("RMSNorm", "none", torch.ops.stand_in.RMSNorm)
+    (name,) = compile_and_compare()
+    assert name == "RMSNorm-torch._ops-stand_in.RMSNorm"

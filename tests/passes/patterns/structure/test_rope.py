@@ -103,6 +103,19 @@ LEFT = {
         lambda x, c, s: x * c + with_slices(x.sin()) * s,
         NOT_HALVES,
     ),
+    "a start before the first element": (
+        lambda x, c, s: (
+            (y := x[..., -10:6].sin()) * c[..., :6]
+            + torch.cat([-y[..., 1:4], y[..., -10:3]], -1) * s[..., :6]
+        ),
+        NOT_HALVES,
+    ),
+    "slices of what it is a slice of, from before the first element": (
+        lambda x, c, s: (
+            x[..., -10:6] * c[..., :6] + torch.cat([-x[..., 1:4], x[..., -10:3]], -1) * s[..., :6]
+        ),
+        NOT_HALVES,
+    ),
     "another dimension": (
         lambda x, c, s: (
             (y := x.transpose(2, 3)) * (d := c.transpose(2, 3))

@@ -93,6 +93,61 @@ def test_rows_that_are_hidden_throughout_by_a_finite_number_see_all_alike():
     assert find("SDPA", function, Q, K, V, torch.zeros(5, 7, dtype=torch.bool))[0] == 1
 
 
+@pytest.mark.parametrize("hidden", [-1e4, -1e9, -3e38])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_hidden_rows_are_even_whatever_the_scores_are(hidden, dtype):
+    def function(q, k, v, m):
+        return softmax(torch.where(m, scores(q, k) * 30.0, hidden), v)
+
+    operands = (one.to(dtype) for one in (Q, K, V))
+    assert find("SDPA", function, *operands, torch.zeros(5, 7, dtype=torch.bool))[0] == 1
+
+
+def test_a_number_of_float16_hides_no_whole_row():
+    def given(q, k, v, m):
+        return softmax(torch.where(m, scores(q, k), -65504.0), v)
+
+    def constant(q, k, v, m):
+        return softmax(torch.where(torch.ones(5, 7).tril() > 0, scores(q, k), -65504.0), v)
+
+    operands = [*(one.half() for one in (Q, K, V)), torch.zeros(5, 7, dtype=torch.bool)]
+    reason = "a row that is hidden throughout is not even in float16"
+    assert find("SDPA", given, *operands) == (0, {reason})
+    assert find("SDPA", constant, *operands)[0] == 1
+
+
+@pytest.mark.parametrize(
+    "masked",
+    [
+        lambda s, m: s + torch.where(m, 0.0, MIN),
+        lambda s, m: torch.where(m, 0.0, MIN) + s,
+        lambda s, m: torch.where(m, s, MIN),
+    ],
+)
+@pytest.mark.parametrize(
+    ("q", "k"),
+    [((2, 3, 5, 8), (2, 3, 1, 8)), ((2, 3, 1, 8), (2, 3, 7, 8)), ((1, 3, 5, 8), (1, 3, 7, 8))],
+    ids=["places", "queries", "batches"],
+)
+def test_scores_that_are_broadcast_to_the_mask(masked, q, k):
+    def function(q, k, v, m):
+        return softmax(masked(scores(q, k), m), v)
+
+    seen = torch.rand(2, 1, 5, 7) > 0.5
+    applied, refused = find("SDPA", function, torch.randn(q), torch.randn(k), V, seen)
+    assert applied == 0
+    assert "the scores are broadcast to the mask" in refused
+
+
+def test_folded_scores_that_are_broadcast_to_the_mask():
+    def function(q, k, v, m):
+        added = torch.bmm(q, k.transpose(1, 2)).view(1, 1, 5, 7) + torch.where(m, 0.0, MIN)
+        return torch.bmm(added.softmax(-1).view(2, 5, 7), v.view(2, 7, 8))
+
+    operands = torch.randn(1, 5, 8), torch.randn(1, 7, 8), torch.randn(2, 1, 7, 8)
+    assert find("SDPA", function, *operands, torch.rand(2, 1, 5, 7) > 0.5)[0] == 0
+
+
 OPEN = "nothing shows that the mask leaves something to see in every row"
 REFUSED = {
     "a float mask that is given": (lambda q, k, v, m: softmax(scores(q, k) + m.float(), v), OPEN),
@@ -113,6 +168,30 @@ REFUSED = {
             scores(q, k) + torch.where(m, 0.0, -1e38).to(torch.float16).float(), v
         ),
         OPEN,
+    ),
+    "a number that is added": (
+        lambda q, k, v, m: softmax(scores(q, k) + 1.5, v),
+        "what is added to the scores is a number",
+    ),
+    "a number that does not hide": (
+        lambda q, k, v, m: softmax(torch.where(m, scores(q, k), 0.0), v),
+        "what takes the place of scores does not hide them",
+    ),
+    "a number that hides little": (
+        lambda q, k, v, m: softmax(scores(q, k).masked_fill(m, -100.0), v),
+        "what takes the place of scores does not hide them",
+    ),
+    "division by zero": (
+        lambda q, k, v, m: softmax(scores(q, k) / 0.0, v),
+        "the scores are divided by zero",
+    ),
+    "a scale that is no number": (
+        lambda q, k, v, m: softmax(scores(q, k) * math.nan, v),
+        "the scale is nan",
+    ),
+    "an infinite scale": (
+        lambda q, k, v, m: softmax(scores(q, k) * math.inf, v),
+        "the scale is inf",
     ),
     "softmax over another dimension": (
         lambda q, k, v, m: torch.softmax(scores(q, k), -2) @ v,
@@ -189,3 +268,32 @@ def test_heads_that_are_repeated_for_groups_of_queries():
         return softmax(scores(q, repeated(k)) * 8**-0.5, repeated(v))
 
     assert find("SDPA", function, Q, K[:, :1], V[:, :1])[0] == 1
+
+
+HALF = [one.to(torch.float16) for one in (Q, K, V)]
+
+
+def test_a_half_mask_that_may_hide_a_row_is_refused():
+    def function(q, k, v, m):
+        return softmax(scores(q, k) + torch.where(m, 0.0, -65504.0).to(torch.float16), v)
+
+    applied, refused = find("SDPA", function, *HALF, torch.zeros(5, 7, dtype=torch.bool))
+    assert applied == 0
+    assert OPEN in refused
+
+
+def test_a_half_mask_that_hides_no_row_is_taken():
+    def function(q, k, v):
+        return softmax(scores(q, k) + torch.full((5, 7), -65504.0).triu(1).to(torch.float16), v)
+
+    assert find("SDPA", function, *HALF)[0] == 1
+
+
+def test_a_bfloat16_mask_hides_with_its_least_number():
+    least = torch.finfo(torch.bfloat16).min
+
+    def function(q, k, v, m):
+        return softmax(scores(q, k) + torch.where(m, 0.0, least).to(torch.bfloat16), v)
+
+    given = [one.to(torch.bfloat16) for one in (Q, K, V)]
+    assert find("SDPA", function, *given, torch.zeros(5, 7, dtype=torch.bool))[0] == 1

@@ -66,8 +66,10 @@ class _NormMatcher(Matcher):
         self._frozen = rewriter.unit.frozen
         return super().candidates(rewriter) if self._frozen else ()
 
-    def why_not(self, weight: fx.Node, parameters: list[Any]) -> str | None:
+    def why_not(self, weight: fx.Node, parameters: list[Any], eps: float) -> str | None:
         """Why new parameters are not computed from these."""
+        if not eps > 0:  # a variance of zero gives an infinite scale, whose sums are no numbers
+            return "eps is not positive"
         if not all(one is None or self._is_frozen(one) for one in (weight, *parameters)):
             return "a parameter is not frozen"
         if len(weight.users) > 1 or (weight.op == "call_function" and _is_shared(weight)):
@@ -95,7 +97,7 @@ class ConvolutionMatcher(_NormMatcher):
     def result(self, known: Any) -> Match:
         match = super().result(known)
         x, weight, bias, *how, gamma, shift, mean, variance, _, eps = match.inputs
-        match.refusal = self.why_not(weight, [bias, gamma, shift, mean, variance])
+        match.refusal = self.why_not(weight, [bias, gamma, shift, mean, variance], eps)
         if match.refusal is None and how[3] is not False:
             match.refusal = "the convolution is transposed"
 
@@ -121,7 +123,7 @@ class LinearMatcher(_NormMatcher):
     def result(self, known: Any) -> Match:
         match = super().result(known)
         x, weight, bias, gamma, shift, mean, variance, _, eps = match.inputs
-        match.refusal = self.why_not(weight, [bias, gamma, shift, mean, variance])
+        match.refusal = self.why_not(weight, [bias, gamma, shift, mean, variance], eps)
         if match.refusal is None and bias.meta["val"].dim() != 1:
             match.refusal = "the bias is no row"
 

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch import fx
 from typing_extensions import override
 
 from xpu_graph.config import OptLevel, XpuGraphConfig
+from xpu_graph.fx import aten
 from xpu_graph.passes.patterns.forms import form
 from xpu_graph.passes.patterns.match import Matcher
 from xpu_graph.passes.patterns.pattern import Condition
@@ -139,10 +141,21 @@ class _FormMatcher(Matcher):
     @override
     def result(self, known: Any) -> Match:
         match = super().result(known)
-        if self._form.why_not is not None:
+        match.refusal = match.refusal or _why_not_sums(match.inner)
+        if match.refusal is None and self._form.why_not is not None:
             values = fx.map_arg(match.inputs, lambda node: node.meta["val"])
             match.refusal = self._form.why_not(*values)
         if self._given is not None:
             match.inputs = [None if i is None else match.inputs[i] for i in self._given]
         match.call = self._form.call
         return match
+
+
+def _why_not_sums(calls: Sequence[fx.Node]) -> str | None:
+    """Why means matter that are no intermediate results for an implementation."""
+    if any(node.target in _MEANS and node.meta["val"].dtype == torch.float16 for node in calls):
+        return "a mean is computed in float16, where squares overflow"
+    return None
+
+
+_MEANS = frozenset({aten.mean.dim, aten.var.correction})

@@ -213,6 +213,11 @@ def _check_operands(
             f"{where}: {what} {name_of(function)} takes {inspect.signature(function)}, and "
             f"{structure.name} has the operands ({', '.join(structure.operands)})"
         ) from error
+    except ValueError as error:  # some of those that are written in C
+        raise ConfigError(
+            f"{where}: {what} {name_of(function)} does not tell its parameters; give a function "
+            "that calls it"
+        ) from error
 
 
 def _verify(

@@ -106,7 +106,7 @@ def _sliced(node: fx.Node, source: fx.Node) -> _Part | None:
     size, of = node.meta["val"].shape[-1], source.meta["val"].shape[-1]
     if not all(isinstance(number, int) for number in (start, step, size, of)) or step != 1:
         return None
-    start = start + of if start < 0 else start
+    start = max(start + of, 0) if start < 0 else min(start, of)
     return _Part(source, start, start + size)
 
 

@@ -9,12 +9,14 @@ nothing out.
 
 Left alone: dropout; something else between scores and softmax, such as a cap or a second mask; a
 mask that might hide a row with -inf throughout, where eager gives NaN and most kernels do not; a
-scale known at run time only.
+number that takes the place of scores without hiding them; a mask that the scores are broadcast to;
+a scale known at run time only, or one that is not finite.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -24,7 +26,7 @@ from typing_extensions import override
 
 from xpu_graph.fx import aten, same_size
 from xpu_graph.passes.patterns.forms import cast, either, form, reshaped
-from xpu_graph.passes.patterns.masks import why_not_open
+from xpu_graph.passes.patterns.masks import why_not_hiding, why_not_open
 from xpu_graph.passes.patterns.match import Matcher
 from xpu_graph.passes.patterns.passing import keeps_order
 from xpu_graph.passes.patterns.predicates import why_not_floating, why_not_number
@@ -33,6 +35,7 @@ from xpu_graph.passes.patterns.structure.base import Structure
 from xpu_graph.passes.rewriter import Rewriter
 
 _VIEWS = frozenset({aten.view.default, aten._unsafe_view.default})
+_MASKING = frozenset({aten.add.Tensor, aten.where.self, aten.masked_fill.Scalar})
 
 
 def reference(query: Any, key: Any, value: Any, mask: Any, scale: Any, is_causal: Any) -> Any:
@@ -99,6 +102,7 @@ class AttentionMatcher(Matcher):
         super().__init__(form(attention))
         calls = self.template.calls
         self._softmax = next(n for n in calls if n.target is aten._softmax.default)
+        self._masked = [n for n in calls if n.target in _MASKING]
 
     @override
     def candidates(self, rewriter: Rewriter) -> Iterable[fx.Node]:
@@ -114,8 +118,13 @@ class AttentionMatcher(Matcher):
         has_leads = all(_is_led_by(operand, lead) for operand in operands)
         operands = [_with_heads(operand, lead) for operand in operands]
         match.inputs = [*operands, mask, seen, hides, hidden, factor, divisor]
-        match.refusal = _why_not(softmax, operands, dim, factor, divisor) or why_not_open(
-            self._unit, mask, seen, hides, hidden
+        masked = next((known.nodes[n] for n in self._masked if n in known.nodes), None)
+        match.refusal = (
+            match.refusal
+            or _why_not(softmax, operands, dim, factor, divisor)
+            or _why_not_masked(masked, mask)
+            or why_not_open(self._unit, mask, seen, hides, hidden)
+            or why_not_hiding(self._unit, operands[0].meta["val"].dtype, seen, hides, hidden)
         )
         (product,) = match.outputs
         if aten.matmul.default in {node.target for node in (product, *match.inner)}:
@@ -165,7 +174,27 @@ def _why_not(
     if all(operand.meta["val"].dim() != rank for operand in operands):
         return "how many heads there are is not to be seen"
     numbers = [number for number in (factor, divisor) if number is not None]
-    return next(filter(None, (why_not_number("the scale", one) for one in numbers)), None)
+    reason = next(filter(None, (why_not_number("the scale", one) for one in numbers)), None)
+    if reason is None and divisor == 0:
+        return "the scores are divided by zero"
+    return reason
+
+
+def _why_not_masked(masked: fx.Node | None, mask: Any) -> str | None:
+    """Whether something else than a mask is added, or one that is larger than the scores."""
+    if masked is None:
+        return None
+    if masked.target is aten.add.Tensor and not isinstance(mask, fx.Node):
+        return "what is added to the scores is a number"
+    shape = masked.meta["val"].shape
+    scores = masked.args[1 if masked.target is aten.where.self else 0]
+    if scores is mask:  # a sum is found in either order
+        scores = masked.args[1]
+    assert isinstance(scores, fx.Node)
+    before = scores.meta["val"].shape
+    if len(before) == len(shape) and all(map(same_size, before, shape)):
+        return None
+    return "the scores are broadcast to the mask"
 
 
 def _with_heads(operand: fx.Node, lead: Any) -> fx.Node:
@@ -209,11 +238,12 @@ def _call(
     lead = led.shape[:-2]
     query, key, value = (_reshaped(one, lead) for one in (query, key, value))
     if seen is not None or hides is not None:
-        zero = torch.zeros((), dtype=query.dtype, device=query.device)
-        mask = (
-            torch.where(seen, zero, hidden) if hides is None else torch.where(hides, hidden, zero)
+        # Added to a score, the least number still is that number: a row of nothing else is even.
+        zero, least = (
+            torch.full((), number, dtype=query.dtype, device=query.device)
+            for number in (0.0, torch.finfo(query.dtype).min)
         )
-        mask = mask.to(query.dtype)
+        mask = torch.where(seen, zero, least) if hides is None else torch.where(hides, least, zero)
     scale = (1.0 if factor is None else factor) / (1.0 if divisor is None else divisor)
     result = function(query, key.transpose(-2, -1), value, mask, scale, False)
     return result.flatten(0, -3) if is_folded and result.dim() > 3 else result
@@ -236,7 +266,10 @@ def why_not(query: Any, key: Any, value: Any, mask: Any, scale: Any, is_causal: 
             return f"{name} is {operand.dtype}, the query {query.dtype}"
     if isinstance(mask, torch.Tensor) and not mask.is_floating_point():
         return f"the mask is {mask.dtype}"
-    return why_not_number("the scale", scale)
+    reason = why_not_number("the scale", scale)
+    if reason is None and not math.isfinite(scale):
+        return f"the scale is {scale}"
+    return reason
 
 
 def examples() -> tuple[Any, ...]:
