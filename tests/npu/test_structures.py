@@ -151,6 +151,17 @@ GONE = {"aten.rsqrt.default", "aten.sqrt.default", "aten._softmax.default", "ate
 """What each structure is made of, and none of the operators."""
 
 
+STAYS_IN_FLOAT16 = {
+    "bare_rms_norm",
+    "layer_norm",
+    "bare_layer_norm",
+    "add_layer_norm",
+    "masked_attention",
+    "hiding_attention",
+}
+"""Squares overflow in a float16 mean, and a row that is hidden throughout becomes even."""
+
+
 def program(name, dtype):
     operator, function, *inputs = PROGRAMS[name]
     cast = [one.to(dtype) if one.is_floating_point() else one for one in inputs]
@@ -169,7 +180,8 @@ def test_the_vendor_gets_the_operator(name, mode, dtype, handed):
     got = at_level2(function, mode)(*map(on_npu, inputs))
     if name == "add_layer_norm" and mode == "max-autotune":
         operator = "aten.native_layer_norm.default"  # torchair cannot convert the other one
-    if operator == ATTENTION and dtype == torch.float32:
+    stays = operator == ATTENTION and dtype == torch.float32
+    if stays or (dtype == torch.float16 and name in STAYS_IN_FLOAT16):
         assert operator not in handed
     else:
         assert handed.count(operator) == 1
@@ -187,17 +199,17 @@ def test_one_graph_serves_all_lengths(mode, handed):
         return hiding_attention(turned, turned, heads, hidden)
 
     run = at_level2(block, mode)
-    weight = WEIGHT.half()
+    weight = WEIGHT.bfloat16()
     for length in (5, 7, 3):
-        x = torch.randn(2, length, 64, dtype=torch.float16)
+        x = torch.randn(2, length, 64, dtype=torch.bfloat16)
         hidden = torch.ones(length, length, dtype=torch.bool).triu(1)
-        angle = torch.randn(1, 1, length, 16, dtype=torch.float16)
+        angle = torch.randn(1, 1, length, 16, dtype=torch.bfloat16)
         inputs = [x, weight, hidden, angle.cos(), angle.sin()]
         on_device = list(map(on_npu, inputs))
         for value, dim in zip(on_device, (1, None, (0, 1), 2, 2), strict=True):
             if dim is not None:
                 torch._dynamo.mark_dynamic(value, dim)
-        assert_same_numbers(run(*on_device), block(*inputs), rtol=1e-2, atol=1e-2)
+        assert_same_numbers(run(*on_device), block(*inputs), rtol=6e-2, atol=6e-2)
     operators = ("npu.npu_rms_norm.default", "npu.npu_rotary_mul.default", ATTENTION)
     assert [handed.count(name) for name in operators] == [1, 1, 1]
 
@@ -298,7 +310,7 @@ def test_torchs_own_gelu_is_told_which_one(mode, approximate):
 @pytest.mark.parametrize("name", ["rms_norm", "add_layer_norm", "masked_attention", "geglu"])
 @pytest.mark.parametrize("options", [None, {"compiler": "device_graph"}], ids=str)
 def test_without_the_vendors_compiler(name, options):
-    operator, function, inputs = program(name, torch.float16)
+    operator, function, inputs = program(name, torch.bfloat16)
     config = XpuGraphConfig(
         target=Target.npu,
         vendor_compiler_config=options,
@@ -307,7 +319,7 @@ def test_without_the_vendors_compiler(name, options):
     )
     made = XpuGraph(config)
     got = inference(torch.compile(function, backend=made))(*map(on_npu, inputs))
-    assert_same_numbers(got, function(*inputs), rtol=1e-2, atol=1e-2)
+    assert_same_numbers(got, function(*inputs), rtol=6e-2, atol=6e-2)
     (graph,) = made.reports[-1].graphs
     assert graph.after[operator] == 1
 
@@ -315,7 +327,7 @@ def test_without_the_vendors_compiler(name, options):
 MODELS = {
     ("llama", torch.float16): {"add_rms_norm": 4, "rms_norm": 1, "fused_infer_attention_score": 2},
     ("llama", torch.float32): {"add_rms_norm": 4, "rms_norm": 1, "rotary_mul": 4},
-    ("bert", torch.float16): {"add_layer_norm": 4, "gelu": 3, "fused_infer_attention_score": 2},
+    ("bert", torch.bfloat16): {"add_layer_norm": 4, "gelu": 3, "fused_infer_attention_score": 2},
     ("phi3", torch.bfloat16): {"add_rms_norm": 4, "swiglu": 2, "fused_infer_attention_score": 2},
 }
 
