@@ -10,6 +10,7 @@ from xpu_graph.passes.patterns.structure import STRUCTURES
 _SCHEMAS = {
     "AddLayerNorm": "(Tensor x, Tensor residual, Tensor weight, Tensor bias, float eps) "
     "-> (Tensor, Tensor)",
+    "AddN": "(Tensor[] tensors) -> Tensor",
     "AddRMSNorm": "(Tensor x, Tensor residual, Tensor weight, float eps) -> (Tensor, Tensor)",
     "DenseLayer": "(Tensor x, Tensor weight, Tensor? bias, str activation) -> Tensor",
     "DenseTower": "(Tensor x, Tensor[] weights, Tensor?[] biases, str[] activations) -> Tensor",

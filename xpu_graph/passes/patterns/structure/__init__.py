@@ -1,6 +1,7 @@
 """Structures: what is found in programs, each in a file of its own; see ``base.py``."""
 
 from xpu_graph.passes.patterns.structure.add_layer_norm import ADD_LAYER_NORM
+from xpu_graph.passes.patterns.structure.add_n import ADD_N
 from xpu_graph.passes.patterns.structure.add_rms_norm import ADD_RMS_NORM
 from xpu_graph.passes.patterns.structure.base import Form, Implementation, Structure
 from xpu_graph.passes.patterns.structure.dense_layer import DENSE_LAYER
@@ -18,6 +19,7 @@ from xpu_graph.passes.patterns.structure.swiglu import GEGLU, SWIGLU
 
 _ALL = (
     ADD_LAYER_NORM,
+    ADD_N,
     ADD_RMS_NORM,
     DENSE_LAYER,
     DENSE_TOWER,
