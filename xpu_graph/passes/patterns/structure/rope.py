@@ -11,7 +11,6 @@ not in the middle; another dimension than the last, or one of unknown size.
 
 from __future__ import annotations
 
-import operator
 from typing import Any, NamedTuple
 
 import torch
@@ -19,12 +18,13 @@ from torch import fx
 from typing_extensions import override
 
 from xpu_graph.fx import aten
-from xpu_graph.passes.arguments import argument
 from xpu_graph.passes.patterns.forms import form
 from xpu_graph.passes.patterns.match import Matcher
 from xpu_graph.passes.patterns.predicates import why_not_floating, why_not_tensor
 from xpu_graph.passes.patterns.shape import Match
 from xpu_graph.passes.patterns.structure.base import Structure
+from xpu_graph.passes.patterns.structure.slices import bounds_of
+from xpu_graph.passes.pieces import Pieces
 
 
 def reference(x: Any, cos: Any, sin: Any) -> Any:
@@ -49,13 +49,14 @@ class RopeMatcher(Matcher):
 
     def __init__(self) -> None:
         super().__init__(form(rotated))
+        self._pieces = Pieces()
 
     @override
     def result(self, known: Any) -> Match:
         match = super().result(known)
         x, cos, sin, left, right, dim = match.inputs
         match.inputs = [x, cos, sin]
-        match.refusal = _why_not_halves(x, left, right, dim)
+        match.refusal = _why_not_halves(x, left, right, dim, self._pieces)
         return match
 
 
@@ -67,51 +68,31 @@ class _Part(NamedTuple):
     stop: int
 
 
-def _why_not_halves(x: Any, left: Any, right: Any, dim: Any) -> str | None:
+def _why_not_halves(x: Any, left: Any, right: Any, dim: Any, pieces: Pieces) -> str | None:
     if not all(isinstance(value, fx.Node) for value in (x, left, right)):
         return "what is rotated is no tensor"
     value = x.meta["val"]
     size = value.shape[-1] if value.dim() else None
     if not isinstance(size, int) or size % 2 or dim not in (-1, value.dim() - 1):
         return "the last dimension is not cut in the middle"
-    whole = _part(x)
+    whole = _part(x, pieces)
     half = size // 2
+    parts = _part(left, pieces), _part(right, pieces)
     for source, start in ((x, 0), (whole.source, whole.start)):
-        wanted = _Part(source, start, start + half), _Part(source, start + half, start + size)
-        if (_part(left), _part(right)) == wanted:
+        middle = start + half
+        if parts == (_Part(source, start, middle), _Part(source, middle, middle + half)):
             return None
     return "what is turned is not the halves of what is rotated"
 
 
-def _part(node: fx.Node) -> _Part:
+def _part(node: fx.Node, pieces: Pieces) -> _Part:
     """A tensor as a part of what it is cut from; of itself where it is not."""
-    size = node.meta["val"].shape[-1] if node.meta["val"].dim() else 0
-    whole = _Part(node, 0, size)
-    source = node.args[0] if node.args else None
-    if not isinstance(source, fx.Node):
-        return whole
-    if node.target is aten.slice.Tensor and _is_last(argument(node, "dim"), node):
-        return _sliced(node, source) or whole
-    if node.target is operator.getitem and source.target is aten.split.Tensor:
-        start = node.args[1] * argument(source, "split_size")
-        of = source.args[0]
-        is_last = _is_last(argument(source, "dim"), node)
-        if isinstance(of, fx.Node) and isinstance(start, int) and is_last:
-            return _Part(of, start, start + size)
-    return whole
-
-
-def _sliced(node: fx.Node, source: fx.Node) -> _Part | None:
-    start, step = argument(node, "start") or 0, argument(node, "step")
-    size, of = node.meta["val"].shape[-1], source.meta["val"].shape[-1]
-    if not all(isinstance(number, int) for number in (start, step, size, of)) or step != 1:
-        return None
-    start = max(start + of, 0) if start < 0 else min(start, of)
-    return _Part(source, start, start + size)
-
-
-def _is_last(dim: Any, node: fx.Node) -> bool:
-    return dim in (-1, node.meta["val"].dim() - 1)
+    value, piece = node.meta["val"], pieces.of(node)
+    if piece is not None and not piece.drops_dim and piece.step == 1:
+        bounds = bounds_of(piece, node)
+        if bounds is not None and piece.dim == value.dim() - 1:
+            return _Part(piece.source, *bounds)
+    return _Part(node, 0, value.shape[-1] if value.dim() else 0)
 
 
 def why_not(x: Any, cos: Any, sin: Any) -> str | None:

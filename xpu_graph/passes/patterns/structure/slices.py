@@ -51,7 +51,7 @@ class Slices:
         source, dim = slices[0].source, slices[0].dim
         if any(piece.source is not source or piece.dim != dim for piece in slices):
             return "the slices are not of one tensor and one dimension"
-        bounds = list(map(_bounds, slices, parts))
+        bounds = list(map(bounds_of, slices, parts))
         known = [both for both in bounds if both is not None]
         refusal = None
         if any(piece.step != 1 for piece in slices):
@@ -62,7 +62,7 @@ class Slices:
         return SlicesOfOne(source, dim, starts, stops, refusal)
 
 
-def _bounds(piece: Piece, node: fx.Node) -> tuple[int, int] | None:
+def bounds_of(piece: Piece, node: fx.Node) -> tuple[int, int] | None:
     """Where a slice begins and ends, where it surely has all elements in between."""
     bounds = piece.bounds
     if bounds is None or not same_size(node.meta["val"].shape[piece.dim], bounds[1] - bounds[0]):

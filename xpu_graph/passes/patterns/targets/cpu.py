@@ -1,6 +1,6 @@
 """On the CPU torch's own fused operators are taken where they pay."""
 
-from xpu_graph.passes.patterns.targets.aten import implementations
+from xpu_graph.passes.patterns.targets._aten import implementations
 from xpu_graph.target import Target
 
 IMPLEMENTATIONS = implementations(Target.cpu)
