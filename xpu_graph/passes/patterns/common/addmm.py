@@ -18,7 +18,6 @@ from typing_extensions import override
 
 from xpu_graph.config import OptLevel, XpuGraphConfig
 from xpu_graph.fx import aten, same_size
-from xpu_graph.passes.arguments import argument
 from xpu_graph.passes.drafts import Call, Draft
 from xpu_graph.passes.patterns.forms import either, form
 from xpu_graph.passes.patterns.match import Matcher
@@ -76,8 +75,6 @@ def _why_not(total: fx.Node, a: fx.Node, b: fx.Node, bias: Any, *, is_viewed: bo
     dtypes = {one.dtype for one in (value, added, a.meta["val"], b.meta["val"])}
     if len(dtypes) > 1 or not value.is_floating_point():
         return f"it computes with {', '.join(sorted(map(str, dtypes)))}"
-    if argument(total, "alpha") != 1:
-        return "the sum is scaled"
     columns = b.meta["val"].shape[-1]
     if added.dim() == 1 and same_size(added.shape[0], columns):
         whole = same_size(value.shape[-1], columns)
